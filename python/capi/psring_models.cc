@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/process/thread_limit.h"
 #include "python/capi/interrupts.h"
 #include "python/capi/process.h"
 #include "python/capi/psring.h"
@@ -26,11 +27,23 @@ struct ModelUse {
                                                  ", or it has been closed")));
     }
   }
+  // Where no thread could be had for what was to use it alone.
+  ~ModelUse() { EndUse(); }
+  ModelUse(const ModelUse&) = delete;
+  ModelUse& operator=(const ModelUse&) = delete;
+
   explicit operator bool() const { return model != nullptr; }
   ScriptModel* operator->() const { return model; }
 
+  // Until EndUse it alone uses the model; false while another one does.
+  bool TryUse() { return alone = model->TryUse(); }
+  void EndUse() {
+    if (std::exchange(alone, false)) model->EndUse();
+  }
+
   Lease lease;
   ScriptModel* model = nullptr;
+  bool alone = false;
 };
 
 absl::Status InUse() {
@@ -42,12 +55,13 @@ absl::Status InUse() {
 int64_t StartOnModel(std::shared_ptr<ModelUse> use,
                      std::function<absl::Status(ScriptModel&)> work) {
   if (!*use) return PSRING_INVALID;
-  if (!use->model->TryUse()) return CodeOf(InUse());
+  if (!use->TryUse()) return CodeOf(InUse());
   Tasks& tasks = use->lease->tasks;
   return tasks.Start(
       WithoutResult([use = std::move(use), work = std::move(work)] {
-        const absl::Status status = work(*use->model);
-        use->model->EndUse();
+        const absl::Status status =
+            CatchNoThread([&] { return work(*use->model); });
+        use->EndUse();
         return status;
       }));
 }
@@ -55,12 +69,10 @@ int64_t StartOnModel(std::shared_ptr<ModelUse> use,
 // The same at once.
 int OnModel(int64_t number,
             const std::function<absl::Status(Session&, ScriptModel&)>& work) {
-  const ModelUse use(number);
+  ModelUse use(number);
   if (!use) return PSRING_INVALID;
-  if (!use.model->TryUse()) return CodeOf(InUse());
-  const absl::Status status = work(*use.lease->session, *use.model);
-  use.model->EndUse();
-  return CodeOf(status);
+  if (!use.TryUse()) return CodeOf(InUse());
+  return CodeOf(work(*use.lease->session, *use.model));
 }
 
 // A caller's so many slots; null: none.
@@ -181,9 +193,10 @@ const char* psring_traffic(int64_t model) {
 int64_t psring_close_model(int64_t model) {
   auto use = std::make_shared<ModelUse>(model);
   if (!*use) return PSRING_INVALID;
-  if (!use->model->TryUse()) return CodeOf(InUse());
+  if (!use->TryUse()) return CodeOf(InUse());
   Tasks& tasks = use->lease->tasks;
   return tasks.Start(WithoutResult([use, model] {
+    use->alone = false;  // nobody uses it again
     std::unique_ptr<ScriptModel> closed;
     absl::Status status = use->lease->session->CloseModel(model, &closed);
     if (closed != nullptr) LeaveModel(std::move(closed));

@@ -456,6 +456,32 @@ def test_bad_input_is_one_clear_error_on_all_ranks(tmp_path, mode, how, script, 
         assert last.count(words[-1]) == 1, last
 
 
+def test_a_model_is_free_again_where_no_thread_could_be_had(tmp_path):
+    script = write(tmp_path, """
+import ctypes, torch, psring, psring.torch as ps
+ps.init()
+net = torch.nn.Linear(1, 1)
+optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net, update="fused")
+net(torch.ones(1, 1)).sum().backward()
+optimizer.step()
+libc = ctypes.CDLL(None)
+usual, huge = ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
+libc.pthread_getattr_default_np(usual)
+libc.pthread_attr_init(huge)
+libc.pthread_attr_setstacksize(huge, ctypes.c_size_t(1 << 48))  # more than there are addresses
+libc.pthread_setattr_default_np(huge)
+try:
+    optimizer.synchronize_parameters()
+except psring.PsringError as error:
+    print(error)
+libc.pthread_setattr_default_np(usual)
+optimizer.synchronize_parameters()
+""")
+    [(code, out)] = [rank[:2] for rank in run_script(script, 1)]
+    assert code == 0, out
+    assert "cannot start a thread" in out
+
+
 def test_log_writes_json_lines(tmp_path):
     script = write(tmp_path, """
 import torch, psring.torch as ps
