@@ -321,17 +321,30 @@ void JobState::Keep(const JobPoint& point) {
   ++thinned_;
 }
 
+// The first to tell of an evaluation does, until it leaves: the others tell of
+// the same ones, perhaps some looks later.
+bool JobState::SpeaksForAll(const proto::ProcessView& process) const {
+  if (!teller_.has_value() || KeyOf(process) == *teller_) return true;
+  if (process.figures().evaluations() <= num_told_) return false;
+  return std::none_of(view_.processes().begin(), view_.processes().end(),
+                      [&](const proto::ProcessView& other) {
+                        return KeyOf(other) == *teller_ && !other.left();
+                      });
+}
+
 void JobState::TakeEvaluations(const proto::JobView& before) {
   for (const proto::ProcessView& process : view_.processes()) {
     const proto::Figures& figures = process.figures();
     const proto::ProcessView* was = Find(before, process);
     const int64_t known = was == nullptr ? 0 : was->figures().evaluations();
-    if (figures.evaluations() <= known) continue;
+    if (figures.evaluations() <= known || !SpeaksForAll(process)) continue;
+    teller_ = KeyOf(process);
+    num_told_ = figures.evaluations();
     JobEvaluation evaluation = {seconds_, figures.evaluated_step(), {}, {}};
     if (figures.has_accuracy()) evaluation.accuracy = figures.accuracy();
     if (figures.has_test_loss()) evaluation.test_loss = figures.test_loss();
     evaluations_.push_back(evaluation);
-    break;  // the first to tell speaks for all
+    break;
   }
   if (evaluations_.size() < kMaxEvaluations) return;
   std::vector<JobEvaluation> half;

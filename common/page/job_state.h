@@ -116,6 +116,7 @@ class JobState {
   void ExplainWaits();
   JobPoint PointNow() const;
   void Keep(const JobPoint& point);
+  bool SpeaksForAll(const proto::ProcessView& process) const;
   void TakeEvaluations(const proto::JobView& before);
   void MarkChanges(const proto::JobView& before);
   void MarkProcesses(const proto::JobView& before);
@@ -134,6 +135,8 @@ class JobState {
   size_t looks_a_point_ = 1;
   std::vector<JobPoint> points_;
   std::vector<JobEvaluation> evaluations_;
+  std::optional<Key> teller_;  // of the last evaluation, and of how many
+  int64_t num_told_ = 0;
   int64_t thinned_ = 0;
   std::deque<JobMark> marks_;
   std::map<int, WorkerSteps> steps_;  // lately, by worker's rank

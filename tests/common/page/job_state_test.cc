@@ -251,6 +251,31 @@ TEST(JobState, ALossThatIsNotFiniteIsShownAndMarkedOnce) {
               HasSubstr("psring_loss{role=\"worker\",rank=\"1\"} NaN\n"));
 }
 
+// Every rank of a script may log it, each in its own time.
+TEST(JobState, AnEvaluationThatSeveralWorkersTellOfIsOne) {
+  FakeJob job(2);
+  JobState state;
+  state.Take(At(0), job.Second());
+  const auto tell = [&](int second, int rank, int number) {
+    job.Second();
+    job.worker(rank).mutable_figures()->set_evaluations(number);
+    job.worker(rank).mutable_figures()->set_accuracy(0.1 * number);
+    state.Take(At(second), job.view());
+  };
+  for (int number = 1; number <= 3; ++number) {
+    tell(2 * number, 0, number);
+    tell(2 * number + 1, 1, number);
+    EXPECT_EQ(state.evaluations().size(), static_cast<size_t>(number));
+  }
+  tell(8, 0, 4);
+  job.worker(0).set_left(true);
+  tell(9, 1, 4);
+  EXPECT_EQ(state.evaluations().size(), 4u);
+  tell(10, 1, 5);
+  ASSERT_EQ(state.evaluations().size(), 5u);
+  EXPECT_EQ(state.evaluations()[4].seconds, 10);
+}
+
 // What workers say when they leave is of the last step.
 TEST(JobState, TheEndHasTheLastFigures) {
   FakeJob job(1);
