@@ -16,7 +16,7 @@ def _check_possible(reducers: List[Reducer]) -> None:
     if found:
         raise PsringError(
             f"join() cannot take part in the steps of {found}. It can in those of one optimizer of all ranks, with "
-            'update="local", compress="none", dense gradients and no find_unused=True, in the ring and in mode ps: '
+            'update="local", compress="none", dense gradients and no find_unused=True, in the ring and in ps-bsp: '
             "otherwise give all ranks as many batches, as DistributedSampler does; an optimizer that is no longer "
             "used ends with its close()"
         )
