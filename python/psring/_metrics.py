@@ -28,7 +28,7 @@ _NAMES = {"loss": "train_loss", "accuracy": "test_accuracy"}
 # What tells of an evaluation.
 _EVALUATION = {"accuracy", "test_loss"}
 # What is a number: `psring compare` judges by it.
-_JUDGED = {"test_loss", *_NAMES, *_NAMES.values()}
+_JUDGED = {"images_per_second", "test_loss", *_NAMES, *_NAMES.values()}
 # What psring says of a line itself.
 _OF_A_LINE = {"event", "seconds", "not_finite"}
 
@@ -215,7 +215,7 @@ def log(step: Optional[int] = None, **values: Any) -> None:
                 _epoch_step = line["step"]
                 _told.clear()
             _told.update(evaluation)
-            line.update(event="epoch", epoch=_epochs, train_loss=None, test_loss=None, test_accuracy=None)
+            line.update(event="epoch", train_loss=None, test_loss=None, test_accuracy=None)
             figures = {_NAMES.get(name, name): value for name, value in figures.items()}
     infinite = sorted(name for name in _JUDGED & figures.keys() if _is_infinite(figures[name]))
     if infinite:

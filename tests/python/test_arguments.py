@@ -114,6 +114,7 @@ MISTAKES = [
     (lambda x: ps.broadcast_optimizer_state(torch.nn.Linear(1, 1)), "torch.optim.SGD(...), not Linear"),
     (lambda x: ps.log_to(3), "log_to(3): it takes a function of names with numbers"),
     (lambda x: ps.log(accuracy="90%"), "log(accuracy='90%'): it is a number"),
+    (lambda x: ps.log(images_per_second="many"), "log(images_per_second='many'): it is a number"),
     (lambda x: ps.log(loss="nan"), "log(loss='nan'): it is a number"),
     (lambda x: ps.DistributedOptimizer(SGD, model=[SGD]), "it is a torch.nn.Module"),
     (lambda x: ps.DistributedOptimizer(SGD, scaler=2.0), "scaler=2.0): it is a GradScaler of torch.amp"),
