@@ -107,6 +107,7 @@ def test_a_function_of_the_script_travels_with_what_it_refers_to():
     ({"num_proc": 0}, "num_proc=0: it is a whole number from 1"),
     ({"num_proc": "two"}, "num_proc='two'"),
     ({"num_proc": True}, "num_proc=True"),
+    ({"num_proc": float("inf")}, "num_proc=inf"),
     ({"num_proc": 1, "servers": 1}, 'only mode="ps" has servers'),
     ({"num_proc": 1, "mode": "star"}, "mode='star'"),
 ])  # fmt: skip
