@@ -53,12 +53,19 @@ BatchLoader::BatchLoader(const Dataset& dataset, const LoaderOptions& options)
                   .to(options_.device);
     return;
   }
-  for (int i = 0; i < options_.threads; ++i) {
-    threads_.emplace_back([this] { Run(); });
+  try {
+    for (int i = 0; i < options_.threads; ++i) {
+      threads_.emplace_back([this] { Run(); });
+    }
+  } catch (...) {  // no more threads: those that run would end the program
+    Stop();
+    throw;
   }
 }
 
-BatchLoader::~BatchLoader() {
+BatchLoader::~BatchLoader() { Stop(); }
+
+void BatchLoader::Stop() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;

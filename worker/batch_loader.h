@@ -83,6 +83,8 @@ class BatchLoader {
   bool Work() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Fill(Job& job, int64_t begin, int64_t end) const;
   void Run();
+  // Ends its threads; the last call.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   // Page-locked for a GPU, which then copies by itself.
   at::Tensor OnHost(at::IntArrayRef shape, at::ScalarType type) const;
   // On the device, behind what its stream holds. libtorch keeps page-locked

@@ -5,12 +5,17 @@
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -174,6 +179,33 @@ TEST(BatchLoader, ThrowsOnTheCallersThreadForASampleThatIsNotThere) {
   BatchLoader loader(dataset, {.threads = 1});
   EXPECT_THROW(loader.Prepare({{1, 100}}), std::out_of_range);
   EXPECT_THROW(loader.Load({{-1}}).IgnoreError(), std::out_of_range);
+}
+
+// Room for some more GiB, of which a stack takes one.
+TEST(BatchLoader, EndsTheThreadsThatItHasWhereTheSystemGivesNoMore) {
+#ifdef PSRING_SANITIZED
+  GTEST_SKIP() << "a sanitizer takes more addresses than a limit could allow";
+#endif
+  constexpr size_t kStack = size_t{1} << 30;
+  const Dataset dataset = Images();
+  const LoaderOptions options = {.threads = 64};
+  pthread_attr_t usual, large;
+  pthread_getattr_default_np(&usual);
+  pthread_attr_init(&large);
+  pthread_attr_setstacksize(&large, kStack);
+  pthread_setattr_default_np(&large);
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before = {};
+  getrlimit(RLIMIT_AS, &before);
+  rlimit few = before;
+  few.rlim_cur = pages * sysconf(_SC_PAGESIZE) + 4 * kStack;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &few), 0);
+  EXPECT_THROW(BatchLoader(dataset, options), std::system_error);
+  setrlimit(RLIMIT_AS, &before);
+  pthread_setattr_default_np(&usual);
+  pthread_attr_destroy(&usual);
+  pthread_attr_destroy(&large);
 }
 
 }  // namespace
