@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/process/thread_limit.h"
 
 namespace psring {
 
@@ -25,7 +26,7 @@ absl::Status TorchError(const std::exception& error) {
 absl::Status CatchTorchErrors(absl::FunctionRef<absl::Status()> body,
                               absl::FunctionRef<std::string()> doing) {
   try {
-    return body();
+    return CatchNoThread(body);
   } catch (const StatusError& error) {
     return error.status();
   } catch (const std::exception& error) {

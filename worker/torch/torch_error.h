@@ -30,7 +30,8 @@ class StatusError : public std::runtime_error {
 // is allocated, reserved and free.
 absl::Status TorchError(const std::exception& error);
 
-// What `body` returns; or what it throws: a StatusError's status, and
+// What `body` returns; or what it throws: a StatusError's status,
+// RESOURCE_EXHAUSTED with the remedy where a thread cannot be had, and
 // libtorch's errors after what was done when it threw, for want of memory with
 // the remedy.
 absl::Status CatchTorchErrors(absl::FunctionRef<absl::Status()> body,
