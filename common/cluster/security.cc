@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -45,9 +46,15 @@ bool MayBeThere(const std::string& path) {
 absl::Status FromFile(const std::string& path, Security* security) {
   auto secret = ReadKeyFile(path);
   if (!secret.ok()) return secret.status();
+  std::error_code error;  // the folder that this process is in may be removed
+  security->file = std::filesystem::absolute(path, error).string();
+  if (error) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot tell where the key ", path, " lies: ", error.message(),
+        ". Name it by its whole path"));
+  }
   security->secret = *std::move(secret);
   security->source = absl::StrCat("the key ", path);
-  security->file = std::filesystem::absolute(path).string();
   return absl::OkStatus();
 }
 

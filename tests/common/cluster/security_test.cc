@@ -64,6 +64,18 @@ TEST_F(SecurityTest, NoKeyIsNoErrorUnlessOneIsRequired) {
               HasSubstr("psring keygen"));
 }
 
+TEST_F(SecurityTest, AKeyOfAFolderThatIsRemovedIsAnError) {
+  File("key");
+  const std::filesystem::path before = std::filesystem::current_path();
+  const std::string removed = absl::StrCat(folder_, "/removed");
+  std::filesystem::create_directory(removed);
+  std::filesystem::current_path(removed);
+  std::filesystem::remove(removed);
+  EXPECT_THAT(TextOf(FindSecurity({.key_file = "../key"}, {})),
+              HasSubstr("../key lies: No such file"));
+  std::filesystem::current_path(before);
+}
+
 // A job without a key where the user has made one would be open to others.
 TEST_F(SecurityTest, AKeyThatCannotBeReadIsAnError) {
   const Variables variables = {{"HOME", folder_}};
