@@ -1,6 +1,7 @@
 #include "common/cluster/cluster_session.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,8 +26,18 @@ constexpr absl::Duration kDeclineTimeout = absl::Seconds(2);
 // Of its reason. A first message is short: see visitors.h.
 constexpr size_t kMaxFailureBytes = 2048;
 
+// The file takes the place of what is at `path`: never that of a device, a pipe
+// or a link, such as /dev/stdout.
 absl::Status WritePortFile(const std::string& path,
                            const std::string& endpoint) {
+  const auto cannot = [&](absl::string_view why) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "--coordinator-port-file: cannot write ", path, ": ", why));
+  };
+  struct stat there;
+  if (lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return cannot("there is something else than a file. Name a new one");
+  }
   const std::string temporary = absl::StrCat(path, ".", getpid());
   const std::string text = absl::StrCat(ParseEndpoint(endpoint)->port, "\n");
   unlink(temporary.c_str());
@@ -46,10 +57,8 @@ absl::Status WritePortFile(const std::string& path,
     }
     if (error != 0) unlink(temporary.c_str());
   }
-  if (error == 0) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("--coordinator-port-file: cannot write ", path, ": ",
-                   std::generic_category().message(error)));
+  return error == 0 ? absl::OkStatus()
+                    : cannot(std::generic_category().message(error));
 }
 
 }  // namespace
