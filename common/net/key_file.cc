@@ -109,6 +109,12 @@ absl::StatusOr<Secret> ReadKeyFile(const std::string& path) {
 
 absl::Status WriteKeyFile(const std::string& path, const Secret& secret,
                           bool overwrite) {
+  struct stat there = {};
+  if (overwrite && stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("what is at ", path,
+                     " is not a file, and a key does not take its place"));
+  }
   const std::filesystem::path folder =
       std::filesystem::path(path).parent_path();
   if (absl::Status s = MakePrivateFolders(folder); !s.ok()) return s;

@@ -45,6 +45,20 @@ TEST_F(KeyFileTest, OnlyItsOwnerReadsWhatIsWritten) {
   EXPECT_EQ(read->ToText(), secret_.ToText());
 }
 
+// A device would be gone for all programs.
+TEST_F(KeyFileTest, TakesThePlaceOfAKeyAndOfNothingElse) {
+  const std::string pipe = absl::StrCat(folder_, "/pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(
+      std::string(WriteKeyFile(pipe, secret_, /*overwrite=*/true).message()),
+      HasSubstr(pipe + " is not a file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(WriteKeyFile(path_, secret_, /*overwrite=*/true),
+              absl::OkStatus());
+  }
+}
+
 // Of which nothing is left.
 TEST_F(KeyFileTest, AKeyThatDoesNotFitIsNamed) {
   rlimit before;
