@@ -119,10 +119,15 @@ def _by_job(error: Optional[BaseException]) -> bool:
     return False
 
 
-def let_culprit_end_first(error: Optional[BaseException] = None) -> None:
-    """Waits a moment where this process ends, by `error` or another way, because the job has failed by another."""
+def by_another(error: Optional[BaseException] = None) -> bool:
+    """Whether this process ends, by `error` or another way, because the job has failed by another."""
     failure = _lib.failure() or ""
-    if (failure or _by_job(error)) and not failure.startswith(f"worker {_rank} "):
+    return bool(failure or _by_job(error)) and not failure.startswith(f"worker {_rank} ")
+
+
+def let_culprit_end_first(error: Optional[BaseException] = None) -> None:
+    """Waits a moment where this process ends because the job has failed by another."""
+    if by_another(error):
         time.sleep(_AFTER_CULPRIT_SECONDS)
 
 

@@ -16,8 +16,11 @@ from .process_sets import whole
 
 _MOST_WORKERS = 1024
 
-# A place that this process has by torchrun is not its workers'.
-_OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+# A place that this process has by torchrun or psring run, or in a job of its own, is not its workers'.
+_OF_THIS_PROCESS = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    "PSRING_COORDINATOR", "PSRING_COORDINATOR_HOSTED", "PSRING_JOINED", "PSRING_KEY_FD", "PSRING_LOCAL_SIZE", "PSRING_RESTARTS",
+)  # fmt: skip
 
 # How long processes that have not failed may take to end after one that has.
 _OTHERS_SECONDS = 10
@@ -88,14 +91,14 @@ def run_by(
     call = pickle.dumps((function, tuple(args), dict(kwargs or {})))
     wishes = _engine.settings(mode, servers, servers_per_node)
     threads = max(1, len(os.sched_getaffinity(0)) // size)
-    own = {name: value for name, value in os.environ.items() if name not in _OF_TORCHRUN}
+    own = {name: value for name, value in os.environ.items() if name not in _OF_THIS_PROCESS}
     with tempfile.TemporaryDirectory(prefix="psring-") as folder, contextlib.ExitStack() as processes:
         with open(os.path.join(folder, "call"), "wb") as file:
             file.write(call)
         started = []
         for rank in range(size):
             variables = {"OMP_NUM_THREADS": str(threads), **own, **(env or {}), **wishes}
-            variables.update(_engine.place(rank, ["localhost"] * size), PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+            variables.update(_engine.place(rank, ["localhost"] * size), PYTHONPATH=_search_path())
             argv = [sys.executable, "-m", "psring._here_worker", pickle.__name__, folder, str(rank), str(os.getpid())]
             started.append(processes.enter_context(subprocess.Popen(argv, env=variables)))
             processes.callback(started[-1].kill)
@@ -105,9 +108,18 @@ def run_by(
             raise _lib.PsringError(f"worker {failed} of {size} {_ending(started[failed].returncode, folder, failed)}")
         results = []
         for rank in range(size):
-            with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
-                results.append(pickle.loads(file.read()))
+            try:
+                with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
+                    result = file.read()
+            except FileNotFoundError:  # os._exit(0), say
+                raise _lib.PsringError(f"worker {rank} of {size} ended with exit code 0 before its function returned") from None
+            results.append(pickle.loads(result))
         return results
+
+
+def _search_path() -> str:
+    """Where this process imports from. Its import, too, passes over what is no text, as a pathlib.Path."""
+    return os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str))
 
 
 def _await_ends(started: List["subprocess.Popen[bytes]"]) -> None:
@@ -122,7 +134,7 @@ def _await_ends(started: List["subprocess.Popen[bytes]"]) -> None:
 def _error(folder: str, rank: int) -> str:
     """What its function raised; "" where it has had no time to say."""
     try:
-        with open(os.path.join(folder, f"error-{rank}")) as file:
+        with open(os.path.join(folder, f"error-{rank}"), encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""
@@ -132,12 +144,16 @@ def _culprit(started: List["subprocess.Popen[bytes]"], folder: str) -> Optional[
     """The rank of one that failed, where there is one: by itself rather than because another did, of
     which it may have heard before that one had ended."""
     failed = [rank for rank, process in enumerate(started) if process.poll()]
-    of_others = _lib.JobFailedError.__name__
-    return min(failed, key=lambda rank: _error(folder, rank).startswith(of_others), default=None)
+    return min(failed, key=lambda rank: os.path.exists(os.path.join(folder, f"by-another-{rank}")), default=None)
 
 
 def _ending(code: int, folder: str, rank: int) -> str:
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
     error = _error(folder, rank)
-    return f"failed: {error}" if error else f"ended with exit code {code}: see its output"
+    if error:  # also where a signal has ended it after that
+        return f"failed: {error}"
+    if code < 0:
+        try:
+            return f"was ended by {signal.Signals(-code).name}"
+        except ValueError:  # Python names the first and the last of real time only
+            return f"was ended by signal {-code}"
+    return f"ended with exit code {code}: see its output"

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from . import _engine, _rendezvous
+from . import _engine, _failure, _rendezvous
 
 _PR_SET_PDEATHSIG = 1  # of Linux
 
@@ -56,7 +56,9 @@ def _main(pickle_name: str, folder: str, rank: str, parent: str) -> None:
             function, args, kwargs = pickle.loads(file.read())
         result = pickle.dumps(_engine.call(function, args, kwargs, {}, _Folder(int(rank), folder)))
     except (Exception, SystemExit) as error:
-        with open(os.path.join(folder, f"error-{rank}"), "w", errors="backslashreplace") as file:
+        if _failure.by_another(error):
+            open(os.path.join(folder, f"by-another-{rank}"), "w").close()
+        with open(os.path.join(folder, f"error-{rank}"), "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{type(error).__name__}: {error}")
         if isinstance(error, SystemExit):
             sys.exit(1)  # also where it was sys.exit(0): there is no result

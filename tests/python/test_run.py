@@ -1,6 +1,9 @@
 """psring.run(): a function, as of a notebook, runs as the workers of a job on this host."""
 
+import atexit
 import os
+import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -39,6 +42,34 @@ def raise_error():
     raise LookupError("no such digit \udcff")
 
 
+def send_an_unnamed_signal():
+    os.kill(os.getpid(), signal.SIGRTMIN + 5)
+
+
+def raise_error_and_crash():
+    atexit.register(os.abort)
+    raise LookupError("first")
+
+
+def fail_in_other_words(folder):
+    psring.init()
+    psring.barrier()
+    open(os.path.join(folder, str(psring.rank())), "w").close()
+    if psring.rank() == 1:
+        while not os.path.exists(os.path.join(folder, "0")):  # else it may hear of the failure in the barrier above
+            time.sleep(0.01)
+        raise ValueError("bad data")
+    try:
+        psring.barrier()
+    except psring.PsringError as error:
+        raise RuntimeError("training failed") from error
+
+
+def run_in_run():
+    psring.init()
+    return psring.run(total, (1.0,), num_proc=1, mode="ring")[0][0], psring.sum(5)
+
+
 def return_a_lambda():
     psring.init()
     return lambda: 1
@@ -56,6 +87,27 @@ def test_a_process_with_a_job_of_its_own_runs_others():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), PYTHONPATH])}
     ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert ran.stdout == "3.0 5\n", ran.stderr
+
+
+def test_a_worker_of_a_job_runs_others():
+    assert psring.run(run_in_run, num_proc=1) == [(1.0, 5)]
+
+
+def test_a_process_that_psring_run_has_started_runs_workers():
+    program = os.environ.get("PSRING_PROGRAM")
+    if not program:
+        pytest.skip("needs the program: set PSRING_PROGRAM")
+    code = "import psring, test_run; print(psring.run(test_run.total, (1.0,), num_proc=2, mode='ps')[1])"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), PYTHONPATH])}
+    ran = subprocess.run(
+        [program, "run", "-n", "1", "--", sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=50
+    )
+    assert "(3.0, 'ps', None)" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_a_path_that_is_no_text_is_passed_over(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, pathlib.Path("lib")])
+    assert psring.run(os.getenv, ("PSRING_RANK",), num_proc=1) == ["0"]
 
 
 def test_workers_have_no_place_of_the_process_that_starts_them(monkeypatch):
@@ -76,10 +128,26 @@ def test_each_worker_computes_with_its_share_of_the_cores(monkeypatch):
     (raise_error, r"^worker 1 of 2 failed: LookupError: no such digit \\udcff$"),
     (sys.exit, r"^worker 1 of 2 failed: SystemExit: $"),
     (os.abort, r"^worker 1 of 2 was ended by SIGABRT$"),
+    (send_an_unnamed_signal, rf"^worker 1 of 2 was ended by signal {signal.SIGRTMIN + 5}$"),
 ])  # fmt: skip
 def test_the_worker_that_failed_is_named(how, says):
     with pytest.raises(psring.PsringError, match=says):
         psring.run(fail, (how,), num_proc=2)
+
+
+def test_the_worker_that_failed_is_named_where_another_has_other_words_for_it(tmp_path):
+    with pytest.raises(psring.PsringError, match="^worker 1 of 2 failed: ValueError: bad data$"):
+        psring.run(fail_in_other_words, (str(tmp_path),), num_proc=2)
+
+
+def test_an_error_is_told_also_where_the_worker_crashes_after_it():
+    with pytest.raises(psring.PsringError, match="^worker 0 of 1 failed: LookupError: first$"):
+        psring.run(raise_error_and_crash, num_proc=1)
+
+
+def test_a_worker_that_ends_without_a_result_is_named():
+    with pytest.raises(psring.PsringError, match="^worker 0 of 1 ended with exit code 0 before its function returned$"):
+        psring.run(os._exit, (0,), num_proc=1)
 
 
 def test_a_result_that_cannot_travel_is_told(monkeypatch):
