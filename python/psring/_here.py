@@ -98,8 +98,8 @@ def run_by(
         started = []
         for rank in range(size):
             variables = {"OMP_NUM_THREADS": str(threads), **own, **(env or {}), **wishes}
-            variables.update(_engine.place(rank, ["localhost"] * size), PYTHONPATH=_search_path())
-            argv = [sys.executable, "-m", "psring._here_worker", pickle.__name__, folder, str(rank), str(os.getpid())]
+            variables.update(_engine.place(rank, ["localhost"] * size), PYTHONPATH=_search_path((env or {}).get("PYTHONPATH")))
+            argv = [sys.executable, "-c", _BEGIN, pickle.__name__, folder, str(rank), str(os.getpid())]
             started.append(processes.enter_context(subprocess.Popen(argv, env=variables)))
             processes.callback(started[-1].kill)
         _await_ends(started)
@@ -117,9 +117,15 @@ def run_by(
         return results
 
 
-def _search_path() -> str:
-    """Where this process imports from. Its import, too, passes over what is no text, as a pathlib.Path."""
-    return os.pathsep.join(folder for folder in sys.path if folder and isinstance(folder, str))
+# In place of -m, which would look for all modules in the working folder first.
+_BEGIN = "import sys; sys.path[0] == '' and sys.path.pop(0); from psring import _here_worker as w; w.main(*sys.argv[1:])"
+
+
+def _search_path(wish: Optional[str]) -> str:
+    """Where workers import from: there, and where this process does. Its import, too, passes over what is no text, as a
+    pathlib.Path."""
+    folders = [folder or os.curdir for folder in sys.path if isinstance(folder, str)]
+    return os.pathsep.join([wish, *folders] if wish else folders)
 
 
 def _await_ends(started: List["subprocess.Popen[bytes]"]) -> None:

@@ -48,8 +48,9 @@ def _end_with(parent: int) -> None:
         sys.exit(1)
 
 
-def _main(pickle_name: str, folder: str, rank: str, parent: str) -> None:
+def main(pickle_name: str, folder: str, rank: str, parent: str) -> None:
     _end_with(int(parent))
+    del sys.argv[1:]  # a parser of the function's would take them for its own
     pickle = importlib.import_module(pickle_name)
     try:
         with open(os.path.join(folder, "call"), "rb") as file:
@@ -65,7 +66,3 @@ def _main(pickle_name: str, folder: str, rank: str, parent: str) -> None:
         raise
     with open(os.path.join(folder, f"result-{rank}"), "wb") as file:
         file.write(result)
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

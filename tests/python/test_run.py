@@ -110,6 +110,28 @@ def test_a_path_that_is_no_text_is_passed_over(monkeypatch):
     assert psring.run(os.getenv, ("PSRING_RANK",), num_proc=1) == ["0"]
 
 
+def arguments():
+    return sys.argv[1:]
+
+
+def test_a_function_sees_no_arguments_of_psrings():
+    assert psring.run(arguments, num_proc=1) == [[]]
+
+
+def test_modules_of_the_working_folder_hide_no_others(tmp_path, monkeypatch):
+    (tmp_path / "pickle.py").write_text("raise ValueError('not this one')")
+    monkeypatch.chdir(tmp_path)
+    assert psring.run(os.getenv, ("PSRING_RANK",), num_proc=1) == ["0"]
+
+
+def first_folder():
+    return sys.path[0]
+
+
+def test_workers_import_from_a_folder_of_env_first(tmp_path):
+    assert psring.run(first_folder, num_proc=1, env={"PYTHONPATH": str(tmp_path)}) == [str(tmp_path)]
+
+
 def test_workers_have_no_place_of_the_process_that_starts_them(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("MASTER_PORT", "1")
