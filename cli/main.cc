@@ -1,4 +1,5 @@
 // psring: one command with subcommands.
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -78,6 +79,9 @@ int Main(const Args& all) {
 
 int main(int argc, char** argv) {
   psring::OpenStandardFiles();
+  // Where whoever started this program ignores it, and exec keeps that, the
+  // kernel tells nobody how processes end.
+  signal(SIGCHLD, SIG_DFL);
   psring::EndWhereNoThreadStarts("psring");
   psring::SetUpLog("info");
   const psring::Args args(argv + 1, argv + argc);

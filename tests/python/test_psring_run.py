@@ -482,3 +482,12 @@ psring.barrier()
             break
     run.stdout.close()
     assert run.wait(timeout=60) == 0
+
+
+def test_it_ends_also_where_its_starter_ignores_the_ends_of_processes():
+    command = [ranks.PROGRAM, "run", "-n", "1", "--", sys.executable, "-c", "raise SystemExit(3)"]
+    with subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)) as run:
+        try:
+            assert run.wait(timeout=30) == 3
+        finally:
+            run.kill()
