@@ -280,11 +280,14 @@ def sum(value: Any, process_set: ProcessSet = global_process_set) -> Any:
 
     Booleans are counted.
     """
-    if getattr(value, "dtype", None) == bool:
+    if getattr(value, "dtype", None) == bool and hasattr(value, "astype"):  # a number of NumPy's, too
         value = value.astype("int64")
     if isinstance(value, numbers.Real):
         return _reduce_number(value, Sum, process_set)
-    return allreduce_(_writable_copy(value), Sum, process_set=process_set)
+    copy = _writable_copy(value)
+    if copy.dtype == bool:  # of a tensor, whose own dtype is another framework's
+        copy = copy.astype("int64")
+    return allreduce_(copy, Sum, process_set=process_set)
 
 
 def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:

@@ -148,6 +148,7 @@ def others():
     out["sum"] = (ps.sum(me), ps.mean(me), ps.sum(torch.tensor([True, False])).tolist(), ps.mean(torch.tensor(me)).item())
     booleans = [numpy.bool_(me > 0), numpy.array([True, False]), numpy.array(True)]
     out["booleans"] = [int(ps.sum(b)) if b.ndim == 0 else ps.sum(b).tolist() for b in booleans]
+    out["booleans of a tensor"] = psring.sum(torch.tensor([True, False])).tolist()
     handles = [ps.allreduce_async_(torch.full((4,), float(i)), name=f"n{i}", op=ps.Sum) for i in range(5)]
     out["async"] = [ps.synchronize(h)[0].item() for h in reversed(handles)]
     out["poll"] = ps.poll(handles[0])
@@ -168,7 +169,7 @@ def test_other_collectives(mode):
         assert out.get("set") == {0: (2, 0), 1: None, 2: (2, 1)}[me]
         assert out["object"] == {"me": 2} and out["objects"] == ["", "x", "xx"]
         assert out["sum"] == (3, 1.0, [3, 0], 1.0)
-        assert out["booleans"] == [2, [3, 0], 3]
+        assert out["booleans"] == [2, [3, 0], 3] and out["booleans of a tensor"] == [3, 0]
         assert out["async"] == [12, 9, 6, 3, 0] and out["poll"]
         assert out["group"] == [[3.0], [3.0, 3.0]]
 
