@@ -183,7 +183,7 @@ def _own_name() -> str:
     name = socket.gethostname()
     try:
         socket.getaddrinfo(name, None)
-    except OSError:
+    except (OSError, UnicodeError):  # of one with 64 characters, the most that Linux takes, say
         return "127.0.0.1"
     return name
 

@@ -74,7 +74,7 @@ def address_for_others(host: str) -> str:
         preferred = {address for address in addresses if ":" not in address} or addresses
         if "localhost" in host or not all(ipaddress.ip_address(address).is_loopback for address in preferred):
             return host
-    except OSError:
+    except (OSError, UnicodeError):  # of a label of more than 63 characters, say
         return host  # the library says what is wrong with it
     for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asks:

@@ -8,7 +8,10 @@ from . import _job
 
 def whole(number: Any) -> int:
     """Raises TypeError or ValueError for what is none: a fraction, a text, or an element of a mask."""
-    result = int(number)
+    try:
+        result = int(number)
+    except OverflowError:  # infinity
+        raise ValueError(f"{number!r} is no whole number") from None
     if isinstance(number, bool) or getattr(number, "dtype", None) == bool or result != number:
         raise TypeError(f"{number!r} is no whole number")
     return result

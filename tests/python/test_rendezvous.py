@@ -144,3 +144,10 @@ def test_only_this_user_may_read_the_key_that_is_handed_down():
         assert os.fstat(memory).st_mode & 0o777 == 0o400
         with open(f"/proc/self/fd/{memory}") as file:
             assert file.read() == KEY
+
+
+def test_a_name_that_no_resolver_takes_is_left_to_the_library(monkeypatch):
+    name = "h" * 64  # Linux takes so many characters, and IDNA 63
+    assert _rendezvous.address_for_others(name) == name
+    monkeypatch.setattr(_channels.socket, "gethostname", lambda: name)
+    assert _channels._own_name() == "127.0.0.1"
