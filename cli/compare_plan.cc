@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "cli/command.h"
 #include "cli/compare_checks.h"
 #include "cli/compare_flags.h"
@@ -94,7 +95,9 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
     }
     flags.push_back({flag.name, flag.value});
   }
-  flags.push_back({"--", absl::StrJoin(passed_on, " ")});
+  // Quoted: "a b" is another argument than a and b.
+  flags.push_back(
+      {"--", std::string(absl::StripPrefix(CommandText("", passed_on), " "))});
   return flags;
 }
 

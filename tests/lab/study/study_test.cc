@@ -191,6 +191,19 @@ TEST_F(StudyTest, OtherFlagsOnTheSameFolderAreRefused) {
   EXPECT_THAT(Started(), SizeIs(12));
 }
 
+TEST_F(StudyTest, AnArgumentWithASpaceMakesAnotherStudyThanTwoArguments) {
+  std::vector<std::string> args = {"compare", "--out=" + out_, "--modes=ring",
+                                   "--epochs=1", "--"};
+  args.push_back("--fake-log=" + log_ + " x");
+  ASSERT_EQ(RunPsring(args).code, 0);
+  std::filesystem::remove(log_ + " x");
+  args.back() = "--fake-log=" + log_;
+  args.push_back("x");
+  const Ran other = RunPsring(args);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.output, HasSubstr("holds another study: -- was '"));
+}
+
 TEST_F(StudyTest, AnAxisReachesTheWorkersOnlyWhereItIsUsed) {
   const Ran ran =
       RunPsring({"compare", "--out=" + out_, "--modes=ring", "--epochs=1",
