@@ -108,12 +108,8 @@ def run_by(
             raise _lib.PsringError(f"worker {failed} of {size} {_ending(started[failed].returncode, folder, failed)}")
         results = []
         for rank in range(size):
-            try:
-                with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
-                    result = file.read()
-            except FileNotFoundError:  # os._exit(0), say
-                raise _lib.PsringError(f"worker {rank} of {size} ended with exit code 0 before its function returned") from None
-            results.append(pickle.loads(result))
+            with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
+                results.append(pickle.loads(file.read()))
         return results
 
 
@@ -149,7 +145,13 @@ def _error(folder: str, rank: int) -> str:
 def _culprit(started: List["subprocess.Popen[bytes]"], folder: str) -> Optional[int]:
     """The rank of one that failed, where there is one: by itself rather than because another did, of
     which it may have heard before that one had ended."""
-    failed = [rank for rank, process in enumerate(started) if process.poll()]
+
+    def has_failed(rank: int) -> bool:
+        """Also where it ended by os._exit(0), or its code is lost as this process ignores SIGCHLD."""
+        code = started[rank].poll()
+        return code is not None and (code != 0 or not os.path.exists(os.path.join(folder, f"result-{rank}")))
+
+    failed = list(filter(has_failed, range(len(started))))
     return min(failed, key=lambda rank: os.path.exists(os.path.join(folder, f"by-another-{rank}")), default=None)
 
 
@@ -162,4 +164,4 @@ def _ending(code: int, folder: str, rank: int) -> str:
             return f"was ended by {signal.Signals(-code).name}"
         except ValueError:  # Python names the first and the last of real time only
             return f"was ended by signal {-code}"
-    return f"ended with exit code {code}: see its output"
+    return f"ended with exit code {code}" + (": see its output" if code else " before its function returned")

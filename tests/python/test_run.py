@@ -172,6 +172,15 @@ def test_a_worker_that_ends_without_a_result_is_named():
         psring.run(os._exit, (0,), num_proc=1)
 
 
+def test_the_error_is_told_also_where_exit_codes_are_lost():
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with pytest.raises(psring.PsringError, match="^worker 1 of 2 failed: LookupError: no such"):
+            psring.run(fail, (raise_error,), num_proc=2)
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def test_a_result_that_cannot_travel_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(psring.PsringError, match=r"worker [01] of 2 failed: .*(lambda|local)"):
