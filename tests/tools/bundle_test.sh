@@ -8,11 +8,11 @@ root=$PWD
 
 fail() { echo "FAILED: $*"; exit 1; }
 
-file=$TEST_TMPDIR/psring-bundle.tar.gz
-pack "$root" "$file"
-mkdir "$TEST_TMPDIR/elsewhere"
-cd "$TEST_TMPDIR/elsewhere"
-tar xf "$file"
+cd "$TEST_TMPDIR"
+pack "$root" a:b.tar.gz  # to tar a file on host a, if it is not told otherwise
+mkdir elsewhere
+cd elsewhere
+tar xf ../a:b.tar.gz
 cd psring-bundle
 
 for library in lib/*; do
