@@ -72,12 +72,12 @@ absl::Status Hosts::CheckMachine() {
         "--hosts and --link make network namespaces, which needs root. Remedy: "
         "run it with sudo, or without them");
   }
-  for (const char* program : {"ip", "tc", "nsenter", "env"}) {
+  for (const char* program : {"ip", "tc", "nsenter"}) {
     if (FindProgram(program)) continue;
     return absl::UnavailableError(
         absl::StrCat("--hosts, --link: no ", program,
                      " on this machine. Remedy: apt-get install iproute2 "
-                     "util-linux coreutils"));
+                     "util-linux"));
   }
   return absl::OkStatus();
 }
@@ -174,8 +174,8 @@ std::vector<std::string> Hosts::PrefixOf(int host) const {
           absl::StrCat("--net=", NamespaceOf(holder, "net")),
           absl::StrCat("--mount=", NamespaceOf(holder, "mnt")),
           absl::StrCat("--pid=", NamespaceOf(holder, "pid_for_children")),
-          *FindProgram("env"),
-          absl::StrCat("--chdir=", error ? "/" : here)};
+          // env(1) would take a program with an = in its path for a variable.
+          "/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", error ? "/" : here};
 }
 
 }  // namespace psring

@@ -96,6 +96,17 @@ TEST_F(HostsTest, FindRelativePaths) {
   EXPECT_EQ(ran.output, std::filesystem::current_path().string() + "\n");
 }
 
+TEST_F(HostsTest, StartProgramsWithAnEqualsSignInTheirPath) {
+  const std::string program = testing::TempDir() + "/a=b";
+  std::filesystem::remove(program);
+  std::filesystem::create_symlink("/bin/echo", program);
+  std::vector<std::string> argv = hosts_->PrefixOf(0);
+  argv.insert(argv.end(), {program, "x = y", "c=d"});
+  const Ran ran = RunProcess(argv, Soon());
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.output, "x = y c=d\n");
+}
+
 TEST_F(HostsTest, LimitTheRate) {
   const Ran ran = RunOn(1, "PATH=$PATH:/sbin:/usr/sbin tc class show dev eth0");
   EXPECT_THAT(ran.output, HasSubstr("htb"));
