@@ -45,7 +45,7 @@ pack() (
   "$bin/worker/worker" --version | sed -n 's/^libtorch \([0-9.]*\).*/\1/p' > "$to/libtorch-version"
   install -m 644 "$root/LICENSE" "$to/"
   install -m 755 "$root/tools/bundled_psring.sh" "$to/psring"
-  tar -C "$work" --force-local -czf "$file.part" psring-bundle || die "cannot write $file; see above"
+  tar -C "$work" -czf "$file.part" --force-local psring-bundle || die "cannot write $file; see above"
   mv "$file.part" "$file"
 )
 

@@ -26,15 +26,14 @@ class PortFileTest : public ::testing::Test {
   // What a process hosts whose coordinator's port goes to `file`.
   absl::StatusOr<std::unique_ptr<ClusterSession>> Start(
       const std::string& file) {
-    Placement placement;
-    placement.hosts_coordinator = true;
-    placement.coordinator = {"127.0.0.1", 0};
-    placement.num_servers = 1;
-    placement.num_workers = 1;
+    ClusterOptions options;
+    options.placement.hosts_coordinator = true;
+    options.placement.coordinator = {"127.0.0.1", 0};
+    options.placement.num_servers = 1;
+    options.placement.num_workers = 1;
+    options.coordinator_port_file = file;
     context_.emplace(1);
-    return ClusterSession::Start(
-        *context_, cancellation_,
-        {.placement = placement, .coordinator_port_file = file});
+    return ClusterSession::Start(*context_, cancellation_, options);
   }
 
   const std::string folder_ = testing::TestDirectory();
