@@ -22,6 +22,9 @@ _OF_THIS_PROCESS = (
     "PSRING_COORDINATOR", "PSRING_COORDINATOR_HOSTED", "PSRING_JOINED", "PSRING_KEY_FD", "PSRING_LOCAL_SIZE", "PSRING_RESTARTS",
 )  # fmt: skip
 
+# A worker's program: -m psring._here_worker would look for all modules in the working folder first.
+_BEGIN = "import sys; sys.path[0] == '' and sys.path.pop(0); from psring import _here_worker as w; w.main(*sys.argv[1:])"
+
 # How long processes that have not failed may take to end after one that has.
 _OTHERS_SECONDS = 10
 
@@ -89,18 +92,22 @@ def run_by(
 ) -> List[Any]:
     """run() with a module that pickles."""
     call = pickle.dumps((function, tuple(args), dict(kwargs or {})))
-    wishes = _engine.settings(mode, servers, servers_per_node)
-    threads = max(1, len(os.sched_getaffinity(0)) // size)
-    own = {name: value for name, value in os.environ.items() if name not in _OF_THIS_PROCESS}
+    env = env or {}
+    variables = {
+        "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // size)),
+        **{name: value for name, value in os.environ.items() if name not in _OF_THIS_PROCESS},
+        **env,
+        **_engine.settings(mode, servers, servers_per_node),
+        "PYTHONPATH": _search_path(env.get("PYTHONPATH")),
+    }
     with tempfile.TemporaryDirectory(prefix="psring-") as folder, contextlib.ExitStack() as processes:
         with open(os.path.join(folder, "call"), "wb") as file:
             file.write(call)
         started = []
         for rank in range(size):
-            variables = {"OMP_NUM_THREADS": str(threads), **own, **(env or {}), **wishes}
-            variables.update(_engine.place(rank, ["localhost"] * size), PYTHONPATH=_search_path((env or {}).get("PYTHONPATH")))
             argv = [sys.executable, "-c", _BEGIN, pickle.__name__, folder, str(rank), str(os.getpid())]
-            started.append(processes.enter_context(subprocess.Popen(argv, env=variables)))
+            place = _engine.place(rank, ["localhost"] * size)
+            started.append(processes.enter_context(subprocess.Popen(argv, env={**variables, **place})))
             processes.callback(started[-1].kill)
         _await_ends(started)
         failed = _culprit(started, folder)
@@ -111,10 +118,6 @@ def run_by(
             with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
                 results.append(pickle.loads(file.read()))
         return results
-
-
-# In place of -m, which would look for all modules in the working folder first.
-_BEGIN = "import sys; sys.path[0] == '' and sys.path.pop(0); from psring import _here_worker as w; w.main(*sys.argv[1:])"
 
 
 def _search_path(wish: Optional[str]) -> str:
