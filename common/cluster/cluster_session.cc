@@ -35,7 +35,8 @@ absl::Status WritePortFile(const std::string& path,
         "--coordinator-port-file: cannot write ", path, ": ", why));
   };
   struct stat there;
-  if (lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+  if (lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode) &&
+      !S_ISDIR(there.st_mode)) {  // whose error is told below
     return cannot("there is something else than a file. Name a new one");
   }
   const std::string temporary = absl::StrCat(path, ".", getpid());
