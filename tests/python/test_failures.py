@@ -456,6 +456,24 @@ def test_bad_input_is_one_clear_error_on_all_ranks(tmp_path, mode, how, script, 
         assert last.count(words[-1]) == 1, last
 
 
+def test_workers_that_begin_with_other_rates_learn_the_remedy(tmp_path):
+    script = write(tmp_path, """
+import sys, torch, psring.torch as ps
+ps.init()
+p = torch.nn.Parameter(torch.zeros(4))
+opt = ps.DistributedOptimizer(torch.optim.SGD([p], lr=0.1 * (1 + ps.rank()), momentum=0.9))
+if sys.argv[1:]:
+    ps.broadcast_optimizer_state(opt)
+p.sum().backward()
+opt.step()
+""")
+    env = {"PSRING_SYNC": "async"}
+    for code, _, err in run_script(script, 2, mode="ps", env=env):
+        assert code != 0 and "optimizer.lr: 0.2 in worker 1, 0.1 in worker 0" in err
+    assert "broadcast_optimizer_state(optimizer) before the first step" in err
+    assert [code for code, _, _ in run_script(script, 2, mode="ps", env=env, args=["remedy"])] == [0, 0]
+
+
 def test_a_model_is_free_again_where_no_thread_could_be_had(tmp_path):
     script = write(tmp_path, """
 import ctypes, torch, psring, psring.torch as ps

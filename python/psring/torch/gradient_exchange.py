@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from .. import _job
+from .._lib import PsringError
 from .._models import Model, is_sampled
 from ._tensors import dense_strides, over_gpu_memory, warn_once
 from .entry import Entry
@@ -96,7 +97,15 @@ class ModelExchange(Model):
         self.steps = 0
         if gpu is not None:
             torch.cuda.empty_cache()  # the first backward() has filled it, and the library allocates outside it
-        super().__init__(name, tensors, options)
+        try:
+            super().__init__(name, tensors, options)
+        except PsringError as error:
+            if "does not agree with worker 0: optimizer" not in str(error):
+                raise
+            raise type(error)(
+                f"{error}. All workers begin with the same: load the checkpoint on all of them, or call "
+                "broadcast_optimizer_state(optimizer) before the first step"
+            ) from None
         self._gpu = gpu
         self.gradients = self._floats(self.gradients_address)
         self.results = self._floats(self.parameters_address)
