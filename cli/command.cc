@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -89,19 +90,21 @@ absl::Status CheckProgram(const std::string& program) {
       "after --)"));
 }
 
-std::string CommandText(const std::string& command, const Args& args) {
-  std::string text = command;
-  for (const std::string& arg : args) {
+std::string Quoted(const Args& args) {
+  return absl::StrJoin(args, " ", [](std::string* text, const auto& arg) {
     const bool plain = !arg.empty() && absl::c_all_of(arg, [](unsigned char c) {
       return absl::ascii_isalnum(c) || absl::StrContains("-_=+,.:/@%", c);
     });
     absl::StrAppend(
-        &text, " ",
-        plain ? arg
-              : absl::StrCat("'", absl::StrReplaceAll(arg, {{"'", "'\\''"}}),
-                             "'"));
-  }
-  return text;
+        text, plain
+                  ? arg
+                  : absl::StrCat(
+                        "'", absl::StrReplaceAll(arg, {{"'", "'\\''"}}), "'"));
+  });
+}
+
+std::string CommandText(const std::string& command, const Args& args) {
+  return args.empty() ? command : absl::StrCat(command, " ", Quoted(args));
 }
 
 std::string DateAndTime() {

@@ -47,7 +47,10 @@ int ExitCode(const std::string& command, const absl::Status& status,
 // the wheel for Python.
 absl::Status CheckProgram(const std::string& program);
 
-// The command line as a shell takes it again: "psring compare '--metric=(.*)'".
+// Arguments as a shell takes them again: "train.py '--metric=(.*)'".
+std::string Quoted(const Args& args);
+
+// The command line, so: "psring compare '--metric=(.*)'".
 std::string CommandText(const std::string& command, const Args& args);
 
 // The date and time here, as reports show it: "2026-11-22 04:47 UTC".

@@ -10,7 +10,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "cli/command.h"
 #include "cli/compare_checks.h"
 #include "cli/compare_flags.h"
@@ -96,8 +95,7 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
     flags.push_back({flag.name, flag.value});
   }
   // Quoted: "a b" is another argument than a and b.
-  flags.push_back(
-      {"--", std::string(absl::StripPrefix(CommandText("", passed_on), " "))});
+  flags.push_back({"--", Quoted(passed_on)});
   return flags;
 }
 

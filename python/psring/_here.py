@@ -57,7 +57,7 @@ def run(
     """
     try:
         size = whole(num_proc)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         size = 0
     if not 0 < size <= _MOST_WORKERS:
         raise ValueError(f"num_proc={num_proc!r}: it is a whole number from 1 to {_MOST_WORKERS}")

@@ -16,6 +16,11 @@ from ranks import PYTHONPATH
 pytestmark = pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="needs the real library: set PSRING_LIBRARY")
 
 
+def importing_this():
+    """The environment of a process of the tests' that imports psring and this module."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), PYTHONPATH])}
+
+
 def total(factor, add=0.0):
     psring.init()
     return factor * psring.sum(psring.rank() + 1) + add, psring.mode(), os.environ.get("KIND")
@@ -84,8 +89,7 @@ def test_results_come_by_rank_in_each_topology():
 
 def test_a_process_with_a_job_of_its_own_runs_others():
     code = "import psring, test_run; psring.init(); print(psring.run(test_run.total, (1.0,), num_proc=2)[1][0], psring.sum(5))"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), PYTHONPATH])}
-    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-c", code], env=importing_this(), capture_output=True, text=True)
     assert ran.stdout == "3.0 5\n", ran.stderr
 
 
@@ -98,9 +102,8 @@ def test_a_process_that_psring_run_has_started_runs_workers():
     if not program:
         pytest.skip("needs the program: set PSRING_PROGRAM")
     code = "import psring, test_run; print(psring.run(test_run.total, (1.0,), num_proc=2, mode='ps')[1])"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), PYTHONPATH])}
     ran = subprocess.run(
-        [program, "run", "-n", "1", "--", sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=50
+        [program, "run", "-n", "1", "--", sys.executable, "-c", code], env=importing_this(), capture_output=True, text=True, timeout=50
     )
     assert "(3.0, 'ps', None)" in ran.stdout, ran.stdout + ran.stderr
 
@@ -196,9 +199,7 @@ def test_a_function_that_cannot_travel_is_told_with_the_remedy(monkeypatch):
 def test_a_function_of_the_script_travels_with_what_it_refers_to():
     pytest.importorskip("cloudpickle")
     code = "import psring; n = 2\ndef f():\n    psring.init()\n    return psring.sum(n)\nprint(psring.run(f, num_proc=2))"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": PYTHONPATH}, capture_output=True, text=True
-    )
+    ran = subprocess.run([sys.executable, "-c", code], env=importing_this(), capture_output=True, text=True)
     assert ran.stdout == "[4, 4]\n", ran.stderr
 
 
@@ -224,8 +225,7 @@ def wait(path):
 
 def test_workers_end_with_the_process_that_has_started_them(tmp_path):
     code = f"import psring, test_run; psring.run(test_run.wait, ({str(tmp_path / 'pid')!r},), num_proc=2)"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), PYTHONPATH])}
-    with subprocess.Popen([sys.executable, "-c", code], env=env) as starter:
+    with subprocess.Popen([sys.executable, "-c", code], env=importing_this()) as starter:
         end = time.monotonic() + 60
         while time.monotonic() < end and any(not (tmp_path / f"pid-{rank}").exists() for rank in range(2)):
             time.sleep(0.05)

@@ -203,9 +203,7 @@ class Fused:
             for index, gradient in zip(present, out.unpack(arrays[: len(out.members)], np)):
                 gradients[index] = gradient
             before = back.unpack(arrays[len(out.members) : -2], np)
-            if self._arrays is None:
-                self._check_beginning(int(arrays[-1]))
-            return back.pack(self._step(gradients, before, float(arrays[-2]), groups_of), np)
+            return back.pack(self._step(gradients, before, float(arrays[-2]), int(arrays[-1]), groups_of), np)
 
         results = on_host(call, [*out.pack(sent, packing_ops()), *packed, rate, iterations], packed)
         for variable, result in zip(variables, back.unpack(results, packing_ops())):
@@ -263,12 +261,13 @@ class Fused:
             )
 
     def _step(
-        self, gradients: List[Any], values: List[np.ndarray], lr: float, groups_of: List[int]
+        self, gradients: List[Any], values: List[np.ndarray], lr: float, iterations: int, groups_of: List[int]
     ) -> List[np.ndarray]:
         """The library's memory after a step, which the next one changes."""
         lr = _models.number("the optimizer's learning rate", lr)
         with self._lock:
             if self._arrays is None and not self._closed:
+                self._check_beginning(iterations)
                 self._open(values, lr, groups_of)
             arrays = self._alive()
             # In ssp and async, the parameters of now come with a state that is fetched.

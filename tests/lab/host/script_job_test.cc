@@ -20,6 +20,22 @@ std::string ErrorOf(const ScriptJob& job) {
   return std::string(CheckScriptJob(job).message());
 }
 
+// What its workers print, who end well.
+std::vector<std::string> LinesOf(const ScriptJob& job) {
+  std::vector<std::string> lines;
+  SupervisorOptions options;
+  options.on_line = [&](const std::string& name, absl::string_view line) {
+    lines.push_back(std::string(line));
+  };
+  Cancellation cancellation;
+  Supervisor supervisor(cancellation, options);
+  const auto running = RunningScript::Start(job, supervisor);
+  EXPECT_TRUE(running.ok()) << running.status();
+  supervisor.Wait();
+  EXPECT_FALSE(supervisor.first_failure().has_value());
+  return lines;
+}
+
 TEST(ScriptJob, GivesEachWorkerItsPlaceAndTheSettings) {
   ScriptJob job;
   job.mode = "ps";
@@ -122,17 +138,7 @@ TEST(ScriptJob, RunsEveryWorkerUnderOneCoordinator) {
   job.workers = 3;
   job.command = {"/bin/sh", "-c",
                  "echo $PSRING_RANK of $PSRING_SIZE $PSRING_COORDINATOR"};
-  std::vector<std::string> lines;
-  SupervisorOptions options;
-  options.on_line = [&](const std::string& name, absl::string_view line) {
-    lines.push_back(std::string(line));
-  };
-  Cancellation cancellation;
-  Supervisor supervisor(cancellation, options);
-  const auto running = RunningScript::Start(job, supervisor);
-  ASSERT_TRUE(running.ok()) << running.status();
-  supervisor.Wait();
-  EXPECT_FALSE(supervisor.first_failure().has_value());
+  const std::vector<std::string> lines = LinesOf(job);
   ASSERT_EQ(lines.size(), 3u);
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_THAT(lines,
@@ -150,18 +156,7 @@ TEST(ScriptJob, RunsAProgramInAFolderWithAnEqualsSign) {
   ScriptJob job;
   job.workers = 1;
   job.command = {program, "a b", "--lr=0.1"};
-  std::vector<std::string> lines;
-  SupervisorOptions options;
-  options.on_line = [&](const std::string& name, absl::string_view line) {
-    lines.push_back(std::string(line));
-  };
-  Cancellation cancellation;
-  Supervisor supervisor(cancellation, options);
-  const auto running = RunningScript::Start(job, supervisor);
-  ASSERT_TRUE(running.ok()) << running.status();
-  supervisor.Wait();
-  EXPECT_FALSE(supervisor.first_failure().has_value());
-  EXPECT_THAT(lines, ::testing::ElementsAre("a b,--lr=0.1"));
+  EXPECT_THAT(LinesOf(job), ::testing::ElementsAre("a b,--lr=0.1"));
 }
 
 }  // namespace
