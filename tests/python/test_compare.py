@@ -121,7 +121,8 @@ def test_a_script_in_four_ways_with_two_seeds_and_an_interruption(tmp_path):
 
 
 def test_a_script_that_prints_its_accuracy(tmp_path):
-    prints = PRINTS + "\n        time.sleep(1)"  # so that compare reads it before the next step
+    # Between pauses, so that compare reads it between the two steps on a busy host, too.
+    prints = f"time.sleep(0.3)\n        {PRINTS}\n        time.sleep(1)"
     study = Study(tmp_path, prints, ["--modes=ring", "--workers=2", "--metric=accuracy ([0-9.]+)"])
     out, report, page = study.finish()
     (run,) = report["runs"]
