@@ -39,9 +39,9 @@ struct KeygenFlags {
 
 absl::StatusOr<Secret> SecretFor(const KeygenFlags& flags) {
   if (!flags.from_stdin) return Secret::Random();
-  std::string text;
-  std::getline(std::cin, text);
-  auto secret = Secret::FromText(text);
+  char line[128] = "";  // a key and spaces around it
+  std::cin.getline(line, sizeof(line));
+  auto secret = Secret::FromText(line);
   if (secret.ok()) return secret;
   return absl::InvalidArgumentError(
       absl::StrCat("stdin: ", secret.status().message()));

@@ -1,4 +1,3 @@
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "lab/host/capture.h"
 #include "lab/host/find_program.h"
 #include "lab/host/temp_dir.h"
+#include "lab/host/text_file.h"
 #include "lab/host/torch_location.h"
 
 namespace psring {
@@ -98,12 +98,7 @@ absl::StatusOr<std::unique_ptr<Contender>> MakeGloo(
     const Stage& stage, const GlooPython& python,
     const std::string& directory) {
   const std::string script = absl::StrCat(directory, "/gloo_allreduce.py");
-  std::ofstream file(script);
-  file << kGlooAllReduce;
-  file.close();
-  if (!file) {
-    return absl::PermissionDeniedError(absl::StrCat("cannot write ", script));
-  }
+  if (absl::Status s = WriteTextFile(script, kGlooAllReduce); !s.ok()) return s;
   return std::make_unique<GlooContender>(stage, python.python, script);
 }
 

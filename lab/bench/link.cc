@@ -1,6 +1,5 @@
 #include "lab/bench/link.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "lab/bench/pattern.h"
 #include "lab/bench/stopwatch.h"
 #include "lab/bench/tcp_stream.h"
+#include "lab/host/text_file.h"
 
 namespace psring {
 namespace {
@@ -148,17 +148,13 @@ absl::StatusOr<Received> Receive(TcpListener& listener,
 
 absl::Status Write(const Received& received, int from, int to,
                    const std::string& directory) {
-  const std::string path = absl::StrCat(directory, "/link-", from, ".json");
-  std::ofstream file(path);
-  file << nlohmann::json{{"from", from},
-                         {"to", to},
-                         {"round_trips", received.round_trips},
-                         {"seconds", received.seconds},
-                         {"bytes", received.bytes}};
-  file.close();
-  return file
-             ? absl::OkStatus()
-             : absl::PermissionDeniedError(absl::StrCat("cannot write ", path));
+  const nlohmann::json measured = {{"from", from},
+                                   {"to", to},
+                                   {"round_trips", received.round_trips},
+                                   {"seconds", received.seconds},
+                                   {"bytes", received.bytes}};
+  return WriteTextFile(absl::StrCat(directory, "/link-", from, ".json"),
+                       measured.dump());
 }
 
 // Both ends agree on the number of bytes.

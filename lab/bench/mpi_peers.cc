@@ -1,5 +1,4 @@
 #include <cstdlib>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -9,6 +8,7 @@
 #include "lab/host/capture.h"
 #include "lab/host/find_program.h"
 #include "lab/host/temp_dir.h"
+#include "lab/host/text_file.h"
 
 namespace psring {
 namespace {
@@ -142,9 +142,7 @@ absl::StatusOr<std::unique_ptr<Contender>> MakeMpiPeer(
   *version = kit->version;
   const std::string program = absl::StrCat(directory, "/", name, "_allreduce");
   const std::string source = absl::StrCat(program, ".cc");
-  std::ofstream file(source);
-  file << kMpiAllReduce;
-  file.close();
+  if (absl::Status s = WriteTextFile(source, kMpiAllReduce); !s.ok()) return s;
   std::vector<std::string> compile =
       Join(kit->environment, {kit->compiler, "-O3", "-o", program, source});
   const auto compiled =

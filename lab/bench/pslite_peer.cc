@@ -11,6 +11,7 @@
 #include "lab/host/capture.h"
 #include "lab/host/find_program.h"
 #include "lab/host/temp_dir.h"
+#include "lab/host/text_file.h"
 
 namespace psring {
 namespace {
@@ -115,9 +116,8 @@ absl::StatusOr<std::unique_ptr<Contender>> MakePsLite(
   }
   const std::string program = absl::StrCat(directory, "/pslite_pushpull");
   const std::string source = absl::StrCat(program, ".cc");
-  std::ofstream file(source);
-  file << kPsLitePushPull;
-  file.close();
+  if (absl::Status s = WriteTextFile(source, kPsLitePushPull); !s.ok())
+    return s;
   // A tree built without DEPS_PATH has libraries of its own in deps.
   const std::string libraries = absl::StrCat(tree, "/deps/lib");
   const auto compiled = Capture(

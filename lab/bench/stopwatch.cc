@@ -2,10 +2,10 @@
 
 #include <time.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "lab/host/text_file.h"
 
 namespace psring {
 namespace {
@@ -34,14 +34,10 @@ void Stopwatch::Stop() {
 }
 
 absl::Status Stopwatch::Write(const std::string& directory, int rank) const {
-  const std::string path = absl::StrCat(directory, "/rank-", rank, ".json");
-  std::ofstream file(path);
-  file << nlohmann::json{
+  const nlohmann::json times = {
       {"rank", rank}, {"seconds", seconds_}, {"cpu_seconds", cpu_seconds_}};
-  file.close();
-  return file
-             ? absl::OkStatus()
-             : absl::PermissionDeniedError(absl::StrCat("cannot write ", path));
+  return WriteTextFile(absl::StrCat(directory, "/rank-", rank, ".json"),
+                       times.dump());
 }
 
 }  // namespace psring

@@ -21,6 +21,7 @@
 #include "lab/bench/peers/resnet.h"
 #include "lab/host/job.h"
 #include "lab/host/temp_dir.h"
+#include "lab/host/text_file.h"
 
 namespace psring {
 namespace {
@@ -163,8 +164,9 @@ class TrainBench {
 
   absl::Status RunDdp(Training* training, const std::string& directory) {
     const std::string script = absl::StrCat(directory, "/ddp_train.py");
-    std::ofstream(script) << kDdpTrain;
-    std::ofstream(absl::StrCat(directory, "/resnet.py")) << kResNet;
+    absl::Status written = WriteTextFile(script, kDdpTrain);
+    written.Update(WriteTextFile(directory + "/resnet.py", kResNet));
+    if (!written.ok()) return written;
     const Images images = ImagesOf(options_.data);
     const absl::Status status = RunToEnd(stage_, [&](Supervisor& supervisor) {
       for (int rank = 0; rank < training->workers; ++rank) {

@@ -99,14 +99,17 @@ TEST_F(KeygenTest, AKeyThatCannotBePrintedIsAnError) {
 }
 
 TEST_F(KeygenTest, TakesNothingElseForAKey) {
-  const Ran ran =
-      RunProcess({"/bin/sh", "-c",
-                  absl::StrCat("echo hello | ", PsringBinary(),
-                               " keygen --stdin", " --key-file=", path_)},
-                 Soon());
-  EXPECT_EQ(ran.code, 1);
-  EXPECT_THAT(ran.output, HasSubstr("stdin: not a key of psring"));
-  EXPECT_NE(access(path_.c_str(), F_OK), 0);
+  const std::string without_end = "tr '\\0' x < /dev/zero";
+  for (const std::string& other : {std::string("echo hello"), without_end}) {
+    const Ran ran =
+        RunProcess({"/bin/sh", "-c",
+                    absl::StrCat(other, " | ", PsringBinary(),
+                                 " keygen --stdin", " --key-file=", path_)},
+                   Soon());
+    EXPECT_EQ(ran.code, 1) << other;
+    EXPECT_THAT(ran.output, HasSubstr("stdin: not a key of psring")) << other;
+    EXPECT_NE(access(path_.c_str(), F_OK), 0);
+  }
   EXPECT_EQ(Keygen({"--print", "--force"}).code, 2);
 }
 
