@@ -7,6 +7,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "lab/host/first_process.h"
 #include "lab/host/script_job.h"
 #include "lab/host/supervisor.h"
+#include "lab/host/temp_dir.h"
 
 namespace psring {
 namespace {
@@ -138,8 +140,28 @@ void AwaitNetwork(const ScriptJob& job, const Attempt& attempt) {
   }
 }
 
+// Where a script that may be started again finds what it has committed: without
+// a folder of the user's, one that ends with this command.
+std::optional<TempDir> GiveStateFolder(const SupervisedFlags& supervised,
+                                       ScriptJob& job) {
+  constexpr char kVariable[] = "PSRING_STATE_DIR";
+  if (supervised.max_restarts == 0 || job.extra.contains(kVariable) ||
+      ReadVariables().contains(kVariable)) {
+    return {};
+  }
+  auto folder = TempDir::Create();
+  if (!folder.ok()) {
+    std::cerr << kName << ": " << folder.status().message()
+              << ": what the script commits is not kept" << std::endl;
+    return {};
+  }
+  job.extra[kVariable] = folder->path();
+  return *std::move(folder);
+}
+
 // Starts the workers and waits for them; the exit code.
-int RunWorkers(const ScriptJob& job, const SupervisedFlags& supervised) {
+int RunWorkers(ScriptJob job, const SupervisedFlags& supervised) {
+  const auto state = GiveStateFolder(supervised, job);
   // Its coordinator lives as long as the processes.
   std::unique_ptr<RunningScript> running;
   const int code = RunSupervised(

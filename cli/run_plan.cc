@@ -97,7 +97,8 @@ void SetVariables(const CommandLine& line, RunFlags& flags) {
   }
   for (const auto& [name, folder] :
        {std::pair("PSRING_METRICS_DIR", &flags.metrics_dir),
-        std::pair("PSRING_TENSORBOARD", &flags.tensorboard)}) {
+        std::pair("PSRING_TENSORBOARD", &flags.tensorboard),
+        std::pair("PSRING_STATE_DIR", &flags.state_dir)}) {
     if (folder->empty()) continue;
     flags.job.extra[name] = std::filesystem::absolute(*folder).string();
   }
@@ -273,6 +274,10 @@ void AddRunFlags(CommandLine& line, RunFlags& flags) {
            "Folder for every process's metrics (JSON lines)");
   line.Add("--tensorboard", flags.tensorboard,
            "Folder for what worker 0 and the servers have for TensorBoard");
+  line.Add("--state-dir", flags.state_dir,
+           "Folder for what the script commits (psring.torch.elastic), from "
+           "which it goes on when it is started again; default with "
+           "--max-restarts: a temporary one, as long as this command runs");
   flags.supervised.AddTo(line);
   line.Footer(kExample);
 }

@@ -18,7 +18,7 @@ struct RunFlags {
   int servers_per_node = 0;
   SupervisedFlags supervised;
   // What scripts read from their environment; empty: not set.
-  std::string sync, update, compress, metrics_dir, tensorboard;
+  std::string sync, update, compress, metrics_dir, tensorboard, state_dir;
   std::string interface, advertise, ports;
   SecurityWish security = {};
 };

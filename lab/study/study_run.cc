@@ -45,6 +45,8 @@ ScriptJob ScriptOf(const Job& job) {
   script.extra = job.script_variables;
   script.extra["PSRING_METRICS_DIR"] =
       std::filesystem::absolute(job.metrics_dir).string();
+  // No run goes on from what another has committed.
+  script.extra["PSRING_STATE_DIR"] = "";
   return script;
 }
 

@@ -22,6 +22,7 @@ EXAMPLES = os.path.join(ROOT, "examples", "python")
         ("gan.py", 2, ["--epochs=1"], "generator's loss", {}),
         ("accumulate_amp.py", 2, ["--epochs=1"], "scale 1024", {}),
         ("accumulate_amp.py", 2, ["--epochs=1", "--update=fused"], "scale 1024", {}),
+        ("elastic.py", 2, ["--epochs=1"], "epoch 0: loss", {}),
         ("model_parallel_replicas.py", 4, ["--steps=40"], "step 39", {}),
         ("pipeline.py", 4, ["--steps=40"], "step 39", {}),
         ("throughput.py", 2, ["--steps=2", "--warm-up=1", "--batch-size=2"], "ms a step", {}),

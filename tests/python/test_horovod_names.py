@@ -169,7 +169,7 @@ def refusals():
     errors = [raised(call) for call in (
         lambda: hvd.allreduce(mine(), op=hvd.Adasum), lambda: hvd.grouped_allreduce([mine()], op=hvd.Adasum),
         lambda: hvd.reducescatter(mine(), op=hvd.Adasum), lambda: hvd.DistributedOptimizer(sgd, op=hvd.Adasum),
-        lambda: hvd.init(comm=[0, 1]), lambda: hvd.init([0, 1]), lambda: hvd.elastic, lambda: hvd.start_timeline,
+        lambda: hvd.init(comm=[0, 1]), lambda: hvd.init([0, 1]), lambda: hvd.start_timeline,
         lambda: hvd.allreduce(3.0), lambda: hvd.DistributedOptimizer(net), lambda: hvd.DistributedOptimizer(type(sgd)),
         lambda: hvd.DistributedOptimizer(sgd, named_parameters=torch.nn.Linear(2, 2).named_parameters()),
     )]  # fmt: skip
@@ -283,8 +283,7 @@ def test_process_sets(ranks):
 
 def test_refusals_say_what_to_do(ranks):
     adasum = "NotImplementedError: op=Adasum is not implemented: use Average, or Sum"
-    words = [adasum] * 4 + ["ValueError: init(comm=...) is not supported"] * 2 + ["AttributeError: psring.torch has no elastic"]
-    words += [
+    words = [adasum] * 4 + ["ValueError: init(comm=...) is not supported"] * 2 + [
         "AttributeError: psring.torch has no start_timeline: ", "TypeError: this takes a tensor, not float",
         "TypeError: DistributedOptimizer takes an optimizer such as torch.optim.SGD(...), not Linear",
         "TypeError: DistributedOptimizer takes an optimizer such as torch.optim.SGD(...), not the class SGD",

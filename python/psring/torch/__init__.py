@@ -16,6 +16,7 @@ import torch as _torch
 from .. import _lib
 from .. import collectives as _memory
 from . import _alone  # noqa: F401: warns at the end
+from . import elastic
 from . import group_rendezvous as _group_rendezvous
 from .._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import InvalidArgumentError, JobFailedError, PsringError
@@ -116,7 +117,6 @@ if hasattr(_torch, "compile") and _torch.distributed.is_available():
 
 # Horovod's names that have no place here, and what does.
 _NOT_HERE = {
-    "elastic": "the number of workers is fixed while a job runs. Save checkpoints, and start again with another number",
     "is_homogeneous": "compare local_size() over all ranks, with allgather_object",
     "start_timeline": "the metrics of a job are PSRING_METRICS_DIR's, and torch.profiler shows a rank's time",
     "stop_timeline": "the metrics of a job are PSRING_METRICS_DIR's, and torch.profiler shows a rank's time",
@@ -189,7 +189,7 @@ __all__ = [
     "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async", "Average", "barrier",
     "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object",
     "broadcast_optimizer_state", "broadcast_parameters", "ccl_built", "Compression", "Compressor",
-    "cross_rank", "cross_size", "cuda_built", "ddl_built", "DistributedOptimizer", "global_process_set",
+    "cross_rank", "cross_size", "cuda_built", "ddl_built", "DistributedOptimizer", "elastic", "global_process_set",
     "gloo_built", "gloo_enabled", "grouped_allgather", "grouped_allgather_async", "grouped_allreduce",
     "grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter",
     "grouped_reducescatter_async", "HorovodInternalError", "init", "InvalidArgumentError", "is_initialized",

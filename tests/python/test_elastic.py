@@ -1,0 +1,244 @@
+"""psring.torch.elastic: what a job that is started again goes on from."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import psring.torch as hvd
+import ranks
+
+# Ranks that FAIL names are killed before a step: after so many restarts, and steps in all.
+SCRIPT = """
+import os, signal, zlib
+import torch
+import psring.torch as hvd
+
+hvd.init()
+torch.manual_seed(hvd.rank())
+model = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01 * hvd.size())
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+x = torch.randn(60, 8, generator=torch.Generator().manual_seed(1))
+dataset = torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long(), torch.arange(60))
+sampler = hvd.elastic.ElasticSampler(dataset)
+loader = torch.utils.data.DataLoader(dataset, batch_size=5, sampler=sampler)
+state = hvd.elastic.TorchState(model, optimizer, scheduler=scheduler, sampler=sampler, epoch=0, step=0)
+
+def of_another_size():
+    print("the commit is of another size", flush=True)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01 * hvd.size()
+
+state.register_reset_callbacks([of_another_size])
+FAIL = FAIL_WHERE
+
+@hvd.elastic.run
+def train(state, epochs):
+    print(f"begins at step {state.step}", flush=True)
+    while state.epoch < epochs:
+        for batch, (images, labels, numbers) in enumerate(loader):
+            if FAIL.get(int(os.environ["PSRING_RESTARTS"])) == (hvd.rank(), state.step):
+                os.kill(os.getpid(), signal.SIGKILL)
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+            print("epoch", state.epoch, "trains on", numbers.tolist(), flush=True)
+            state.step += 1
+            sampler.record_batch(batch, len(images))
+            if state.step % 2 == 0:
+                state.commit()
+            if state.step == STOPS:
+                raise SystemExit(3)
+        scheduler.step()
+        state.epoch += 1
+        sampler.set_epoch(state.epoch)
+        state.commit()
+
+train(state, 2)
+print("ends at step", state.step, "with", zlib.crc32(b"".join(p.detach().numpy().tobytes() for p in model.parameters())))
+"""
+with_programs = pytest.mark.skipif(
+    not os.environ.get("PSRING_LIBRARY") or not os.path.exists(ranks.PROGRAM),
+    reason="PSRING_LIBRARY is not set, or the programs are not built: ./psring build",
+)
+
+
+def job(folder, *flags, workers=2, fail="{}", stops=-1, timeout=100):
+    """(exit code, what it says); what it leaves in $TMPDIR, folder/tmp, is there afterwards."""
+    script = folder / "script.py"
+    script.write_text(SCRIPT.replace("FAIL_WHERE", fail).replace("STOPS", str(stops)))
+    (folder / "tmp").mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if name != "PSRING_STATE_DIR"}
+    ran = subprocess.run(
+        [ranks.PROGRAM, "run", f"-n={workers}", *flags, "--", sys.executable, str(script)],
+        env={**kept, "PYTHONPATH": ranks.PYTHONPATH, "TMPDIR": str(folder / "tmp")},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
+    )  # fmt: skip
+    return ran.returncode, ran.stdout
+
+
+def of_rank(said, rank, pattern):
+    return re.findall(rf"^\[worker {rank}\] {pattern}", said, re.M)
+
+
+def trained_on(said, epoch, workers):
+    """The numbers of the samples, sorted."""
+    lists = [of_rank(said, rank, rf"epoch {epoch} trains on \[(.*)\]") for rank in range(workers)]
+    return sorted(int(number) for of in lists for text in of for number in text.split(","))
+
+
+@with_programs
+@pytest.mark.parametrize(
+    "way",
+    [["--mode=ring"], ["--mode=ring", "--update=fused"], ["--mode=ps", "--servers=2", "--update=fused"]],
+    ids=["ring", "ring-fused", "ps-fused"],
+)
+def test_a_job_that_loses_processes_ends_with_the_bits_of_one_that_does_not(tmp_path, way):
+    code, whole = job(tmp_path, *way)
+    assert code == 0, whole
+    assert len(of_rank(whole, 0, r"psring: commit\(\) keeps nothing, .* --max-restarts=N")) == 1, whole
+    code, parts = job(tmp_path, *way, "--max-restarts=2", fail="{0: (1, 3), 1: (0, 9)}")
+    assert code == 0, parts
+    assert "keeps nothing" not in parts, parts
+    for rank in (0, 1):
+        assert of_rank(parts, rank, r"begins at step (\d+)") == ["0", "2", "8"], parts
+    assert of_rank(whole, 0, "ends at step 12 with .*") == of_rank(parts, 0, "ends at step 12 with .*") != [], parts
+    assert "another size" not in parts
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@with_programs
+def test_another_number_of_workers_goes_on_with_the_rest_of_the_epoch(tmp_path):
+    folder = tmp_path / "state"
+    code, first = job(tmp_path, f"--state-dir={folder}", stops=4)
+    assert code == 3 and os.listdir(folder) == ["state.pt"], first
+    code, then = job(tmp_path, f"--state-dir={folder}", workers=4)
+    assert code == 0, then
+    for rank in range(4):
+        assert of_rank(then, rank, r"begins at step (\d+)") == ["4"], then
+        assert len(of_rank(then, rank, "the commit is of another size")) == 1, then
+    assert sorted(trained_on(first, 0, 2) + trained_on(then, 0, 4)) == list(range(60))
+    assert trained_on(then, 1, 4) == list(range(60))
+    # One that has ended has nothing left to do.
+    code, after = job(tmp_path, f"--state-dir={folder}", workers=4)
+    assert code == 0 and of_rank(after, 0, "ends .*") == of_rank(then, 0, "ends .*"), after
+
+
+def restores(folder):
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+    model = torch.nn.Linear(2, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model=model)
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, epoch=hvd.rank(), names=["a"])
+    with pytest.raises(RuntimeError, match="nothing has been committed"):
+        state.restore()
+    state.sync()
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        return model.weight.tolist()
+
+    first = step()
+    state.epoch += 1
+    state.commit()
+    second = step()
+    state.epoch, state.names = 7, []
+    state.restore()
+    assert state.model is model and model.weight.tolist() == first != second
+    assert step() == second  # with the optimizer's momentum
+    return state.epoch, state.names, model.weight.tolist()
+
+
+def test_restore_goes_back_to_the_last_commit(tmp_path):
+    results = ranks.run(restores, args=(str(tmp_path / "state"),))
+    assert results[0] == results[1] and results[0][:2] == (1, ["a"])
+
+
+def refuses(folder):
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+    path = os.path.join(folder, "state.pt")
+    said = []
+
+    def told(call):
+        hvd.elastic._made = 0
+        try:
+            call()
+        except Exception as error:
+            said.append(f"{type(error).__name__}: {error}")
+
+    def train(state):
+        raise AssertionError("begins")
+
+    train = hvd.elastic.run(train)
+    hvd.elastic.TorchState(epoch=1, batch=2).commit()
+    told(lambda: train(hvd.elastic.TorchState(epoch=1)))
+    told(lambda: train(hvd.elastic.TorchState(epoch=torch.nn.Linear(1, 1), batch=2)))
+    with open(path, "r+b") as file:
+        file.truncate(100)
+    told(lambda: train(hvd.elastic.TorchState(epoch=1, batch=2)))
+    torch.save({"weights": 1}, path)
+    told(lambda: train(hvd.elastic.TorchState(epoch=1, batch=2)))
+    told(lambda: train(3))
+    told(lambda: hvd.elastic.TorchState(commit=1))
+    os.remove(path)
+    os.symlink("/dev/full", path + ".new")
+    told(lambda: hvd.elastic.TorchState(epoch=1).commit())
+    os.environ["PSRING_STATE_DIR"] = path + ".new/folder"
+    told(lambda: hvd.elastic.TorchState(epoch=1).commit())
+    return said
+
+
+def test_refusals_name_the_file_and_the_remedy(tmp_path):
+    (said,) = ranks.run(refuses, size=1, args=(str(tmp_path),))
+    file = f"{tmp_path}/state.pt"
+    words = [
+        f"RuntimeError: {file} has been committed by a TorchState of batch, epoch, and this one is of epoch. Without that file",
+        f"RuntimeError: {file} has been committed by a TorchState of batch, epoch, and this one is of batch, epoch. Without",
+        f"RuntimeError: {file} is no commit that can be read (",
+        f"RuntimeError: {file} is no commit that can be read (KeyError: 'format'). Without that file the job begins anew",
+        "TypeError: train() takes a TorchState first, not int",
+        "ValueError: TorchState(commit=...): commit has a meaning of its own here. Choose another name",
+        f"OSError: commit() cannot write {file}: ",
+        f"OSError: commit() cannot write {file}.new/folder/state.pt: ",
+    ]
+    assert len(said) == len(words) and all(text.startswith(word) for text, word in zip(said, words)), said
+
+
+def deals(length):
+    hvd.init()
+    sampler = hvd.elastic.ElasticSampler(range(length), seed=5)
+    epochs = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        epochs.append(list(sampler))
+    sampler.record_batch(0, 2)
+    saved = sampler.state_dict()
+    again = hvd.elastic.ElasticSampler(range(length), seed=5)
+    again.load_state_dict(saved)
+    in_order = list(hvd.elastic.ElasticSampler(range(length), shuffle=False))
+    return epochs, list(again), in_order, len(sampler)
+
+
+@pytest.mark.parametrize("length", [12, 10, 1, 0])
+def test_a_sampler_deals_every_sample_and_as_many_to_each(length):
+    dealt = ranks.run(deals, size=3, args=(length,))
+    each = -(-length // 3)
+    for epoch in (0, 1):
+        all_of_it = [number for epochs, _, _, _ in dealt for number in epochs[epoch]]
+        assert set(all_of_it) == set(range(length)) and len(all_of_it) == 3 * each
+    if length > 1:
+        assert dealt[0][0][0] != dealt[0][0][1]
+    for rank, (epochs, again, in_order, length_of_it) in enumerate(dealt):
+        assert length_of_it == each
+        assert in_order == [(rank + 3 * i) % length for i in range(each)]
+        if length == 12:
+            assert again == epochs[1][2:]
