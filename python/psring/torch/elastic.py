@@ -18,7 +18,7 @@ Horovod's workers keep a commit in memory, and those that are left go on from it
 import functools
 import os
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sized, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sized, TypeVar
 
 import torch
 
@@ -71,6 +71,10 @@ class TorchState:
                 raise ValueError(f"TorchState({name}=...): {name} has a meaning of its own here. Choose another name")
             setattr(self, name, value)
         self._names = list(values)
+
+    if TYPE_CHECKING:  # the values
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def register_reset_callbacks(self, callbacks: List[Callable[[], None]]) -> None:
         """They are called where the job goes on from a commit of another number of workers, after the values
