@@ -134,6 +134,7 @@ void Mesh::GiveUp(int64_t handle) {
   if (found == by_handle_.end()) return;  // it has been done meanwhile
   Operation& operation = *found->second;
   const bool needed = !operation.not_needed();
+  if (!needed) operation.LetGo(*links_);
   Fail(operation,
        absl::AbortedError(absl::StrCat(Describe(operation.call()), ": rank ",
                                        job_.rank, " has given it up")),

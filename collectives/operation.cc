@@ -236,12 +236,17 @@ void Operation::MakeAvailable(int64_t bytes) {
 
 void Operation::Acknowledge(Outbox& outbox, const Receiving& from) {
   if (from.eager) return;
+  SendAck(outbox, call_.set[from.flow.from], from.flow.round, from.taken);
+}
+
+void Operation::SendAck(Outbox& outbox, int rank, uint32_t round,
+                        int64_t offset) {
   CollectiveHeader header;
   header.set_kind(CollectiveHeader::ACK);
   *header.mutable_key() = ProtoOf(key_);
-  header.set_round(from.flow.round);
-  header.set_offset(from.taken);
-  outbox.Send(call_.set[from.flow.from], std::move(header));
+  header.set_round(round);
+  header.set_offset(offset);
+  outbox.Send(rank, std::move(header));
 }
 
 absl::Status Operation::OnAck(Outbox& outbox, const CollectiveHeader& header) {
@@ -291,6 +296,19 @@ bool Operation::SendSome(Outbox& outbox) {
   }
   if (any) SumHeld(outbox);
   return any;
+}
+
+void Operation::LetGo(Outbox& outbox) {
+  for (Receiving& from : receiving_) {
+    if (from.come > std::exchange(from.taken, from.come)) {
+      Acknowledge(outbox, from);
+    }
+  }
+  for (const CollectiveMessage& chunk : early_chunks_) {
+    const CollectiveHeader& header = chunk.header;
+    SendAck(outbox, static_cast<int>(header.sender()), header.round(),
+            header.offset() + static_cast<int64_t>(chunk.payload.size()));
+  }
 }
 
 void Operation::Abandon(Outbox& outbox) {

@@ -68,6 +68,9 @@ class Operation {
   // whether it has sent any.
   bool SendSome(Outbox& outbox);
 
+  // Acknowledges all that has come: without this rank's sum, too, the senders
+  // have done their part.
+  void LetGo(Outbox& outbox);
   // Takes what is on its way off the books. It will do nothing more.
   void Abandon(Outbox& outbox);
 
@@ -117,6 +120,7 @@ class Operation {
   void SumRange(Range range, absl::Span<const void* const> operands);
   void MakeAvailable(int64_t bytes);
   void Acknowledge(Outbox& outbox, const Receiving& from);
+  void SendAck(Outbox& outbox, int rank, uint32_t round, int64_t offset);
 
   // Fixed after construction.
   const CallKey key_;

@@ -25,7 +25,7 @@ using Ranks = std::vector<int32_t>;
 
 class Mail : public Outbox {
  public:
-  Mail() : Outbox(2) {}
+  Mail() : Outbox(3) {}
   void Send(int, CollectiveHeader header, Frame) override {
     sent.push_back(std::move(header));
   }
@@ -137,6 +137,47 @@ TEST_F(OperationTest, CountsWhatIsSmallOnce) {
   EXPECT_EQ(mail_.bytes_on_their_way(), 0);
   operation_->Abandon(mail_);
   EXPECT_EQ(mail_.bytes_on_their_way(), 0);
+}
+
+// Rank 1 has called and sent a chunk of rank 0's slice, of which rank 2's is
+// still to come, or even its call.
+TEST_F(OperationTest, AcknowledgesWhatItHoldsWhenItLetsGo) {
+  for (const bool agreed : {false, true}) {
+    Call call;
+    call.name = "x";
+    call.set = {0, 1, 2};
+    call.what.set_operation(CollectiveCall::REDUCESCATTER);
+    call.what.set_dtype(static_cast<uint32_t>(DType::kUint8));
+    call.what.set_prescale(1);
+    call.what.set_postscale(1);
+    call.what.set_count(kBytes);
+    for (const int64_t count : {kBytes, int64_t{0}, int64_t{0}}) {
+      call.what.add_counts(count);
+    }
+    call.in = call.out = data_.data();
+    Operation operation(CallKey{}, call, 1, Time::InfiniteFuture());
+    operation.Start(mail_, 0);
+    CollectiveMessage message;
+    message.header.set_sender(1);
+    *message.header.mutable_call() = call.what;
+    message.header.set_bytes(kBytes);
+    for (uint32_t rank = 1; rank <= (agreed ? 2 : 1); ++rank) {
+      CollectiveMessage its;
+      its.header = message.header;
+      its.header.set_sender(rank);
+      EXPECT_EQ(operation.OnCall(mail_, std::move(its), now_),
+                absl::OkStatus());
+    }
+    EXPECT_EQ(operation.agreed(), agreed);
+    message.payload = Frame::OfSize(kChunkBytes);
+    EXPECT_EQ(operation.OnChunk(mail_, std::move(message)), absl::OkStatus());
+    mail_.sent.clear();
+    ASSERT_TRUE(operation.not_needed());
+    operation.LetGo(mail_);
+    ASSERT_EQ(mail_.sent.size(), 1);
+    EXPECT_EQ(mail_.sent[0].kind(), CollectiveHeader::ACK);
+    EXPECT_EQ(mail_.sent[0].offset(), kChunkBytes);
+  }
 }
 
 TEST_F(OperationTest, RefusesAcknowledgementsOfWhatIsNotOnItsWay) {
