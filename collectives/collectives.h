@@ -108,7 +108,9 @@ class Collectives {
   // done, it takes part with zeros in the others' barriers, and in their
   // allreduces and reducescatters that sum or average over all ranks; whatever
   // else others begin with it fails. Done when all ranks have called it; the
-  // result is an int32, the last rank to call it.
+  // result is an int32, the last rank to call it. The others still count on a
+  // rank whose call has failed or was released: called again, it goes on with
+  // that.
   absl::StatusOr<int64_t> JoinUneven();
 
   // Blocks for at most `timeout`; whether the handle is done, or the error of

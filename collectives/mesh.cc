@@ -95,8 +95,12 @@ void Mesh::Begin(Tickets::Posted posted, Time now) {
   if (!posted.call.has_value()) {
     join_handle_ = posted.handle;
     join_deadline_ = now + step_timeout_;
-    return MaybeJoin(now);
+    const bool again =
+        ended_uncalled_.has_value() || join_->HasJoined(job_.rank);
+    return again ? JoinAgain(now) : MaybeJoin(now);
   }
+  gave_up_join_ = false;
+  ended_uncalled_.reset();
   CallKey key{DigestOf(posted.call->set), posted.call->name, 0,
               static_cast<uint32_t>(posted.call->size())};
   key.occurrence = early_.NextOccurrence(key);

@@ -88,7 +88,13 @@ class Mesh {
 
   // This rank has no more data, and what it had is summed (mesh_join.cc).
   void MaybeJoin(Time now);
+  // The same, where it has said so already.
+  void JoinAgain(Time now);
+  // All have joined.
+  void EndRound(int last);
+  // Answers the caller.
   void EndJoin(absl::Status status, int last);
+  void TakeAllTurns(Time now);
   // It takes part in what others call under the name of `key`,
   // one occurrence after the other.
   void TakeTurns(CallKey key, Time now);
@@ -140,6 +146,10 @@ class Mesh {
   std::optional<UnevenJoin> join_;
   int64_t join_handle_ = 0;  // of a caller that has no more data
   Time join_deadline_;
+  // The last join has failed, and this rank has called nothing since.
+  bool gave_up_join_ = false;
+  // The last rank of the round that has ended meanwhile.
+  std::optional<int> ended_uncalled_;
 };
 
 }  // namespace psring

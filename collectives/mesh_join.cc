@@ -36,7 +36,14 @@ void Mesh::MaybeJoin(Time now) {
   Header own = joined;
   own.set_sender(static_cast<uint32_t>(job_.rank));
   OnJoined(own).IgnoreError();
-  for (const CallKey& key : early_.Keys()) TakeTurns(key, now);
+  TakeAllTurns(now);
+}
+
+// A caller that has given up takes nothing back: the others count on this rank.
+// One that tries again finds the round under way, or at its end.
+void Mesh::JoinAgain(Time now) {
+  if (!ended_uncalled_.has_value()) return TakeAllTurns(now);
+  EndJoin(absl::OkStatus(), *std::exchange(ended_uncalled_, std::nullopt));
 }
 
 absl::Status Mesh::OnJoined(const Header& header) {
@@ -55,7 +62,7 @@ absl::Status Mesh::OnJoined(const Header& header) {
   everybody.set_join_round(round);
   everybody.set_last(last);
   for (int rank = 1; rank < job_.size(); ++rank) links_->Send(rank, everybody);
-  EndJoin(absl::OkStatus(), last);
+  EndRound(last);
   return absl::OkStatus();
 }
 
@@ -64,19 +71,29 @@ absl::Status Mesh::OnEverybodyJoined(const Header& header) {
     return absl::InvalidArgumentError(
         "everybody has joined, but not this rank");
   }
-  EndJoin(absl::OkStatus(), header.last());
+  EndRound(header.last());
   return absl::OkStatus();
+}
+
+void Mesh::EndRound(int last) {
+  join_->EndRound();
+  if (join_handle_ != 0) return EndJoin(absl::OkStatus(), last);
+  if (gave_up_join_) ended_uncalled_ = last;
 }
 
 void Mesh::EndJoin(absl::Status status, int last) {
   const int64_t handle = std::exchange(join_handle_, 0);
-  if (status.ok()) join_->EndRound();
+  gave_up_join_ = !status.ok();
   Gathered result;
   result.sizes = {sizeof(int32_t)};
   result.bytes = std::make_unique<char[]>(sizeof(int32_t));
   const int32_t rank = last;
   std::memcpy(result.bytes.get(), &rank, sizeof(rank));
   tickets_.Finish(handle, std::move(status), std::move(result));
+}
+
+void Mesh::TakeAllTurns(Time now) {
+  for (const CallKey& key : early_.Keys()) TakeTurns(key, now);
 }
 
 // Another rank may call a name again before this one has heard of what has

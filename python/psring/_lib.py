@@ -194,7 +194,7 @@ def policies() -> Dict[str, Policy]:
 # What the library says of a worker that lives and does not come to a step.
 _LATE = re.compile(
     r"has not (pushed step|come to collective|done its part of collective)|has sent nothing in time|not called within"
-    r"|has left the job, but"
+    r"|has left the job, but|no more data here, but"
 )
 _REMEDY = (
     "If it has fewer batches, give each rank as many, or let it call join() after its last one (psring.torch.join(); "

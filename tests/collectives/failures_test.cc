@@ -339,6 +339,35 @@ TEST(JoinUnevenTest, TakesPartWithZerosUntilAllHaveJoined) {
   });
 }
 
+// Whatever comes first: what rank 0 says, or rank 1's next call.
+TEST(JoinUnevenTest, GoesOnWhereACallerHasGivenItUp) {
+  TestMesh mesh(2);
+  Collectives& c = mesh.at(1);
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_EQ(c.Release(*c.JoinUneven()), absl::OkStatus());
+    const auto called = mesh.at(0).Barrier("x");
+    const auto again = c.JoinUneven();
+    EXPECT_EQ(Await(mesh.at(0), called), absl::OkStatus());
+    EXPECT_EQ(c.Release(*again), absl::OkStatus());
+    EXPECT_EQ(Await(mesh.at(0), mesh.at(0).JoinUneven()), absl::OkStatus());
+    EXPECT_EQ(Await(c, c.JoinUneven()), absl::OkStatus());
+  }
+}
+
+TEST(JoinUnevenTest, BeginsAnewOnceItHasCalledSomethingElse) {
+  TestMesh mesh(2);
+  Collectives& c = mesh.at(1);
+  EXPECT_EQ(c.Release(*c.JoinUneven()), absl::OkStatus());
+  EXPECT_EQ(Await(mesh.at(0), mesh.at(0).JoinUneven()), absl::OkStatus());
+  const auto called = c.Barrier("x");
+  EXPECT_EQ(Await(mesh.at(0), mesh.at(0).Barrier("x")), absl::OkStatus());
+  EXPECT_EQ(Await(c, called), absl::OkStatus());
+  const auto next = c.JoinUneven();
+  EXPECT_EQ(*c.Wait(*next, absl::ZeroDuration()), false);
+  EXPECT_EQ(Await(mesh.at(0), mesh.at(0).JoinUneven()), absl::OkStatus());
+  EXPECT_EQ(Await(c, next), absl::OkStatus());
+}
+
 // Whatever order its zeros leave in, and its sum is made in.
 TEST(JoinUnevenTest, TakesPartInReduceScattersOfAnySize) {
   for (const int joined : {1, 2}) {

@@ -611,6 +611,25 @@ psring.barrier()
     assert last.startswith("psring: worker 1 (host ") and last.endswith("ValueError: bad sample 17"), last
 
 
+@needs_library
+def test_a_join_that_nobody_else_calls_in_time_says_the_remedy_and_may_be_called_again(tmp_path):
+    script = write(tmp_path, """
+import time, psring
+psring.init(step_timeout_s=4)
+if psring.rank() == 1:
+    try:
+        psring.join()
+    except psring.PsringError as error:
+        print(error)
+else:
+    time.sleep(6)
+print(psring.join())
+""")
+    ranks = run_script(script, 2)
+    assert [status for status, _, _ in ranks] == [0, 0], ranks
+    assert "nothing from worker 0" in ranks[1][1] and REMEDY in ranks[1][1], ranks
+
+
 def test_a_rank_that_waits_for_nobody_hangs_after_its_own_time(tmp_path):
     script = write(tmp_path, """
 import time, psring
