@@ -22,6 +22,7 @@
 #include "lab/host/job.h"
 #include "lab/host/temp_dir.h"
 #include "lab/host/text_file.h"
+#include "lab/host/units.h"
 
 namespace psring {
 namespace {
@@ -68,6 +69,21 @@ Images ImagesOf(absl::string_view data) {
   return images;
 }
 
+// With how many steps it would have taken more than a second.
+absl::Status TooShort(const ProcessMetrics& worker) {
+  constexpr char kWhat[] = "too short for a rate: give it more --steps";
+  if (worker.steps.empty() || worker.steps.back().seconds <= 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the training was ", kWhat));
+  }
+  const StepSample& last = worker.steps.back();
+  const auto a_second =
+      static_cast<int64_t>(static_cast<double>(last.step) / last.seconds);
+  return absl::FailedPreconditionError(
+      absl::StrCat("the training took ", FormatTime(last.seconds), ", ", kWhat,
+                   ", such as ", (a_second / 1000 + 1) * 1000));
+}
+
 // The rate over the steps after the warm-up, which metrics report in intervals:
 // from the first report at or after it to the last.
 absl::StatusOr<double> RateAfter(const ProcessMetrics& worker, int64_t warmup) {
@@ -75,8 +91,7 @@ absl::StatusOr<double> RateAfter(const ProcessMetrics& worker, int64_t warmup) {
       worker.steps.begin(), worker.steps.end(),
       [&](const StepSample& sample) { return sample.step >= warmup; });
   if (first == worker.steps.end() || first->step >= worker.steps.back().step) {
-    return absl::FailedPreconditionError(
-        "the training was too short for a rate: give it more --steps");
+    return TooShort(worker);
   }
   const StepSample& last = worker.steps.back();
   return static_cast<double>((last.step - first->step) * worker.global_batch) /

@@ -224,6 +224,17 @@ TEST_F(BenchTest, TrainsEveryModelInEveryWayAndPrecision) {
                   "mlp:784-64-10 bf16 ps-bsp", "mlp:784-64-10 bf16 ring"));
 }
 
+TEST_F(BenchTest, SaysWithHowManyStepsATrainingIsLongEnough) {
+  const Ran ran =
+      Bench({"train", "--models=mlp:784-10", "--modes=ring", "--workers=1",
+             "--steps=1", "--repetitions=1", "--device=cpu"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output,
+              testing::ContainsRegex("took [0-9.]+ m?s, too short for a "
+                                     "rate: give it more --steps, such as "
+                                     "[0-9]+000"));
+}
+
 TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
   const std::pair<std::vector<std::string>, std::vector<std::string>> kWrong[] =
       {
