@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -38,10 +39,11 @@ std::string ParametersText(const Comparison& comparison) {
                                   " parameters)");
 }
 
-// Not of the built-in trainer.
+// Not of the built-in trainer, whose flags may be quoted.
 bool IsOfScript(const StudySetup& setup) {
   const std::string& passed_on = setup.Flag("--");
-  return !passed_on.empty() && passed_on[0] != '-';
+  return !passed_on.empty() && !absl::StartsWith(passed_on, "-") &&
+         !absl::StartsWith(passed_on, "'-");
 }
 
 std::string Introduction(const StudySetup& setup,

@@ -201,6 +201,17 @@ TEST_F(ReportTest, AScriptIsNotTakenForTheBuiltInTrainer) {
   EXPECT_THAT(html, Not(HasSubstr("identical weights")));
 }
 
+// The command line quotes what has a space.
+TEST_F(ReportTest, AQuotedFlagOfTheBuiltInTrainerIsNoScript) {
+  setup_.flags.back().second = "'--record=/my runs' --threads=1";
+  const std::string html = RenderHtml(setup_, comparison_);
+  EXPECT_THAT(html, HasSubstr("lenet (21,840 parameters) is trained on"));
+  EXPECT_THAT(html, HasSubstr("-- (to every worker)"));
+  setup_.flags.back().second = "'./my train.sh' '--data=a b'";
+  EXPECT_THAT(RenderHtml(setup_, comparison_),
+              HasSubstr("&#39;--data=a b&#39; (21,840 parameters) is run in"));
+}
+
 TEST_F(ReportTest, WhatAScriptDoesNotTellIsLeftOut) {
   const auto at = [&](const AxisTexts& point) {
     RunResult run = RunOf(point);
