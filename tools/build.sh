@@ -160,7 +160,7 @@ build_command() {
   case "$wish" in
     auto) wish=; rm -f "$state/torch" ;;
     '' | pip | system) ;;
-    *) wish=$(readlink -f "$wish") ;;
+    *) wish=$(folder_of_torch "$wish") ;;
   esac
   choose_torch "$wish"
   build "$@"

@@ -78,12 +78,18 @@ torch_of_version() {
   torch_of_python "$venv/bin/python3"
 }
 
+# Prints the absolute path of the directory that --torch names.
+folder_of_torch() {
+  [ -d "$1" ] || die "--torch=$1: there is no such directory"
+  readlink -f "$1"
+}
+
 # choose_other_torch DIR|VERSION: for this time.
 choose_other_torch() {
   local dir
   case "$1" in
     [0-9]*.[0-9]*) dir=$(torch_of_version "$1") || exit ;;
-    *) dir=$(readlink -f "$1") || die "--torch=$1: there is no such directory" ;;
+    *) dir=$(folder_of_torch "$1") || exit ;;
   esac
   choose_torch "$dir"
 }

@@ -266,6 +266,8 @@ test_a_directory_must_be_a_libtorch() {
   mkdir -p "$world/elsewhere/include/torch" "$world/elsewhere/lib"
   run 0 build --torch=.
   asked "bazel build .*--repo_env=PSRING_TORCH=$world/elsewhere"
+  run 1 build --torch=/nowhere/at/all
+  says "--torch=/nowhere/at/all: there is no such directory"
 }
 
 test_a_bundle_is_made_for_the_libtorch_that_is_asked_for() {
@@ -283,7 +285,7 @@ test_a_bundle_is_made_for_the_libtorch_that_is_asked_for() {
   run 0 bundle --torch=2.11.0 new/other.tar.gz
   [ -e "$world/elsewhere/new/other.tar.gz" ] || fail "no new/other.tar.gz"
   run 1 bundle --torch=/nowhere
-  says "no include/torch"
+  says "no such directory"
 }
 
 test_a_bundle_or_wheel_that_cannot_be_written_leaves_nothing_behind() {
@@ -420,7 +422,7 @@ test_what_uses_libtorch_is_tested_with_another_one() {
   asked "bazel --output_base=.*/torch-base .*test .*--repo_env=PSRING_TORCH=$stub/torch.* //tests/worker:all"
   not_asked "config=asan"
   run 1 test --torch=/nowhere
-  says "no include/torch"
+  says "no such directory"
 }
 
 test_continuous_integration_tests_with_an_older_libtorch_too() {
