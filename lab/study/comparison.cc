@@ -78,8 +78,12 @@ double CommonTarget(const Goal& goal, const std::vector<Variant>& variants) {
   for (const Variant& variant : variants) {
     const double end = EndOf(goal, variant);
     const double reach = Reach(goal, variant);
-    if (std::isnan(end) || std::isnan(reach)) continue;
-    if (Far(goal, end, best, *furthest)) continue;
+    if (std::isnan(reach)) continue;
+    // Where none ends with a number, all count by how far they had come.
+    if (furthest != nullptr &&
+        (std::isnan(end) || Far(goal, end, best, *furthest))) {
+      continue;
+    }
     if (std::isnan(target) || goal.IsBetter(target, reach)) target = reach;
   }
   if (std::isnan(target)) return goal.score == Score::kAccuracy ? 0 : target;

@@ -56,7 +56,8 @@ struct Comparison {
 // Groups the runs. `aim`: what times count to. Without a target of its own it
 // is what the variants reach with every seed, leaving out those that end, with
 // their worst seed, far (see Far) from the one that ends best: they may have
-// come further before. It is rounded to three digits of an accuracy, or four of
+// come further before. Where none ends with a finite number, all count. It is
+// rounded to three digits of an accuracy, or four of
 // a loss, so that they all reach it. `every_step`: no flag that all workers got
 // lets them exchange more rarely.
 Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,12 +39,22 @@ std::string WhySentence(const Comparison& comparison, const Group& group) {
                           ", ", absl::StrJoin(parts, "; "), "."));
 }
 
+// What training ends with, on average: "-" of what tells nothing.
+std::string EndText(const Goal& goal, const Variant& variant, double mean) {
+  const bool tells = std::any_of(
+      variant.runs.begin(), variant.runs.end(),
+      [&](const RunResult& run) { return std::isfinite(goal.BestOf(run)); });
+  if (std::isfinite(mean) || !tells) return goal.Text(mean);
+  return variant.runs.size() > 1 ? "no finite number with a seed"
+                                 : "no finite number";
+}
+
 std::string EndSentence(const Comparison& comparison, const Group& group) {
   const Goal& goal = comparison.goal;
   Strings parts;
   for (const auto& [variant, end] : RankByEnd(goal, group)) {
-    std::string range = goal.Text(end.mean);
-    if (end.min < end.max) {
+    std::string range = EndText(goal, *variant, end.mean);
+    if (std::isfinite(end.mean) && end.min < end.max) {
       absl::StrAppend(&range, " (", goal.Text(end.min), " to ",
                       goal.Text(end.max), ")");
     }

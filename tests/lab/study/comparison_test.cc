@@ -205,6 +205,18 @@ TEST(Compare, AWayThatCollapsedSetsNoTargetHoweverFarItHadCome) {
       0.95);
 }
 
+// Of scripts that tell an accuracy, too, so that their runs do not fail.
+TEST(Compare, WhereEveryWayDivergesTheTargetIsHowFarAllHadCome) {
+  const double nan = std::nan("");
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
+              {CourseOf({}, {2, 0.5, nan}, Score::kTestLoss),
+               CourseOf({{"mode", "ring"}}, {2, 0.4, nan}, Score::kTestLoss)},
+              {.score = Score::kTestLoss});
+  EXPECT_DOUBLE_EQ(comparison.goal.target, 0.5);
+  EXPECT_EQ(SecondsToTarget(comparison, comparison.variants[0])->mean, 2);
+}
+
 TEST(Far, IsATenthOrOfLossesAQuarterOfTheWay) {
   const Goal accuracy = {Score::kAccuracy, 0.9}, loss = {Score::kTestLoss, 2};
   const Variant any = {At({}), "", {CourseOf({}, {0.5})}};

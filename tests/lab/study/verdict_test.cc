@@ -153,6 +153,26 @@ TEST(Headlines, WarnOfAWayThatReachedTheTargetAndEndsFarFromIt) {
                             "seed of ps-bsp.")));
 }
 
+TEST(Verdicts, TellOfALossThatEndedAsNoNumberInEveryWay) {
+  const auto diverges = [](const AxisTexts& at) {
+    RunResult run = RunOf(at, 2, 1.0);
+    run.epochs.back().test_loss = run.test_loss = std::nan("");
+    return run;
+  };
+  EXPECT_THAT(
+      Verdicts(Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}),
+                       {diverges({}), diverges({{"mode", "ring"}}),
+                        RunOf({{"seed", "1"}}, 2, 1.0),
+                        RunOf({{"mode", "ring"}, {"seed", "1"}}, 2, 1.0)},
+                       {.score = Score::kTestLoss})),
+      AllOf(Contains(HasSubstr("A test loss of 1 is reached by ps-bsp, after "
+                               "1.00 s, but training ends at no finite number "
+                               "with a seed of ps-bsp and at no finite number "
+                               "with a seed of ring.")),
+            Contains("The final test losses are ps-bsp no finite number with a "
+                     "seed and ring no finite number with a seed.")));
+}
+
 TEST(Headlines, AWayThatTellsNoAccuracyIsSaidTo) {
   RunResult silent = RunOf({{"mode", "ring"}}, 4, 1.0);
   for (EpochSample& epoch : silent.epochs) {
