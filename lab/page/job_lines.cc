@@ -24,7 +24,7 @@ std::vector<std::string> Parts(const JobState& state) {
       absl::StrCat("step ", FormatCount(now.step))};
   if (total > 0) absl::StrAppend(&parts[0], " of ", FormatCount(total));
   if (now.loss.has_value()) {
-    parts.push_back(absl::StrFormat("loss %.4f", *now.loss));
+    parts.push_back(absl::StrCat("loss ", FormatLoss(*now.loss)));
   }
   if (now.samples_per_second > 0) {
     parts.push_back(

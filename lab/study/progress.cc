@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "lab/page/format.h"
 
 namespace psring {
@@ -45,8 +46,9 @@ std::string ProgressLine(const std::string& name,
   const int64_t epoch = std::max<int64_t>(0, now.step - 1) /
                             std::max<int64_t>(1, worker0.steps_per_epoch) +
                         1;
-  return absl::StrFormat("%s %s epoch %d/%d  loss %.4f  %s images/s  ETA %s",
-                         padded, bar, epoch, NumEpochs(worker0), now.loss,
+  return absl::StrFormat("%s %s epoch %d/%d  loss %s  %s images/s  ETA %s",
+                         padded, bar, epoch, NumEpochs(worker0),
+                         FormatLoss(now.loss),
                          FormatCount(now.images_per_second), Eta(worker0, now));
 }
 
@@ -61,7 +63,7 @@ std::string EpochLine(const std::string& name, const ProcessMetrics& worker0,
   absl::StrAppend(&text, ": ");
   const auto add_loss = [&text](const char* which, double loss) {
     if (std::isnan(loss)) return;
-    absl::StrAppend(&text, absl::StrFormat("%s loss %.4f, ", which, loss));
+    absl::StrAppend(&text, which, " loss ", FormatLoss(loss), ", ");
   };
   add_loss("train", epoch.train_loss);
   add_loss("test", epoch.test_loss);

@@ -23,8 +23,8 @@ std::string FormatMs(double seconds) {
 }
 
 // A script may tell of none.
-std::string FormatLoss(double loss) {
-  return std::isnan(loss) ? kNothing : absl::StrFormat("%.4f", loss);
+std::string LossOrNothing(double loss) {
+  return std::isnan(loss) ? kNothing : FormatLoss(loss);
 }
 
 std::string FormatAccuracy(double accuracy) {
@@ -72,8 +72,8 @@ Column AccuracyColumn(bool ranges) {
 
 Column TestLossColumn(bool ranges) {
   return Of(
-      "test loss", [](const RunResult& r) { return r.test_loss; }, FormatLoss,
-      ranges);
+      "test loss", [](const RunResult& r) { return r.test_loss; },
+      LossOrNothing, ranges);
 }
 
 std::vector<Column> MainColumns(const Comparison& comparison, bool ranges) {
@@ -206,7 +206,7 @@ Cells RunCells(const Comparison& comparison) {
            FormatRate(run.images_per_second),
            run.seconds > 0 ? absl::StrFormat("%.2f", run.seconds) : kNothing,
            at ? FormatSeconds(at->seconds) : kNothing,
-           FormatAccuracy(run.test_accuracy), FormatLoss(run.test_loss),
+           FormatAccuracy(run.test_accuracy), LossOrNothing(run.test_loss),
            run.weights_crc32 ? absl::StrFormat("%08x", *run.weights_crc32)
                              : kNothing});
     }
@@ -223,8 +223,8 @@ Cells EpochCells(const Comparison& comparison) {
         cells.push_back({variant.label, ValueOf(run.point, "seed"),
                          absl::StrCat(epoch.epoch), absl::StrCat(epoch.step),
                          absl::StrFormat("%.2f", epoch.seconds),
-                         FormatLoss(epoch.train_loss),
-                         FormatLoss(epoch.test_loss),
+                         LossOrNothing(epoch.train_loss),
+                         LossOrNothing(epoch.test_loss),
                          FormatAccuracy(epoch.test_accuracy)});
       }
     }

@@ -498,6 +498,9 @@ TEST(SummaryCells, HasTheOtherFigureToo) {
               Contains(ElementsAre("test loss", "0.2500")));
   EXPECT_THAT(cells(Score::kTestLoss),
               Contains(ElementsAre("test accuracy", "90.00%")));
+  run.test_loss = 3.1279e-5;  // as of a regression
+  EXPECT_THAT(cells(Score::kTestLoss),
+              Contains(ElementsAre("test loss", "3.13e-05")));
 }
 
 TEST(SummaryCells, TellsOfGpusMemoryWhereThereIsAny) {
