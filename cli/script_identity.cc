@@ -157,10 +157,13 @@ std::map<std::string, std::string> DescribeFiles(const Args& files) {
 
 std::map<std::string, std::string> DescribeScript(const Args& command) {
   const auto script = absl::c_find_if(command, IsScriptFile);
-  const std::string& file = script == command.end() ? command[0] : *script;
-  Args files = {file};
-  if (absl::EndsWith(file, ".py")) {
+  Args files = {script == command.end() ? command[0] : *script};
+  // That file may be what starts the training: bash's, or a Python that pyenv
+  // chooses.
+  for (const std::string& file : command) {
+    if (!absl::EndsWith(file, ".py") || !IsScriptFile(file)) continue;
     const Args imported = ImportedFiles(file);
+    files.push_back(file);
     files.insert(files.end(), imported.begin(), imported.end());
   }
   std::map<std::string, std::string> described = DescribeFiles(files);

@@ -11,8 +11,9 @@
 namespace psring {
 
 // What a script's runs depend on, beside the flags: the first file that its
-// command names (others may be what it writes), the modules beside it that it
-// imports, and the variables that psring reads for it.
+// command names (others may be what it writes) and every Python file, the
+// modules beside these that they import, and the variables that psring reads
+// for it.
 std::map<std::string, std::string> DescribeScript(const Args& command);
 
 // {"the file train.py", "CRC-32 0badcafe"} of each that can be read.

@@ -65,5 +65,15 @@ TEST_F(ScriptIdentityTest, TellsWhenOneOfThemHasChanged) {
   EXPECT_NE(DescribeScript(command), before);
 }
 
+TEST_F(ScriptIdentityTest, LooksBehindAScriptThatStartsTheTraining) {
+  Write("launch", "#!/bin/sh\nexec python3 \"$@\"\n");
+  const Args command = {folder_ + "launch", folder_ + "main.py"};
+  const auto before = DescribeScript(command);
+  EXPECT_THAT(before, Contains(Key("the file " + folder_ + "launch")));
+  EXPECT_THAT(before, Contains(Key("the file " + folder_ + "main.py")));
+  Write("helper.py", "x = 1\n");
+  EXPECT_NE(DescribeScript(command), before);
+}
+
 }  // namespace
 }  // namespace psring
