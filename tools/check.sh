@@ -16,7 +16,7 @@ END
 CLANG_FORMAT=14
 README_LINES=200
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(dirname "$(dirname "$(readlink -f "$0")")")
 failed=0
 
 # report NAME REMEDY OUTPUT CODE

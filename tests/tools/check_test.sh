@@ -90,6 +90,12 @@ test_every_check_passes() {
   says "^ok +clang-format: 2 files"
 }
 
+# cd prints where it has found a folder by CDPATH.
+test_a_cdpath_leads_nowhere_else() {
+  (cd "$repo" && CDPATH=. tools/check.sh) > "$world/out" 2>&1 || fail "exit code $?"
+  [ "$(grep -c ^ok "$world/out")" = 7 ] || fail "not seven"
+}
+
 test_unformatted_source() {
   printf '\tint x;\n' >> "$repo/common/a.h"
   fails clang-format common/a.h
