@@ -77,12 +77,17 @@ void PrintedMetric::Take(absl::string_view line) {
     return;  // too complex for this line
   }
   double value = 0;
-  // [0-9.]+ takes the full stop of a sentence, too.
-  const std::string number = match[1].str();
-  if (!absl::SimpleAtod(absl::StripSuffix(number, "."), &value)) return;
+  // [0-9.]+ takes the full stop of a sentence, too, and \S+ what else is
+  // behind the number.
+  const std::string text = match[1].str();
+  absl::string_view number = text;
+  number = number.substr(0, number.find_last_not_of(".,;:)]") + 1);
+  const bool with_percent = absl::ConsumeSuffix(&number, "%");
+  if (!absl::SimpleAtod(number, &value)) return;
   const absl::string_view behind = absl::StripLeadingAsciiWhitespace(
       line.substr(match[1].second - line.begin()));
-  samples_.push_back({Now(), value, absl::StartsWith(behind, "%")});
+  samples_.push_back(
+      {Now(), value, with_percent || absl::StartsWith(behind, "%")});
 }
 
 std::optional<bool> PrintedMetric::percent() const {

@@ -68,6 +68,19 @@ TEST(PrintedMetric, MayEndASentence) {
   EXPECT_EQ(all[0].epochs[0].test_accuracy, 0.915);
 }
 
+TEST(PrintedMetric, MayHaveMoreInItsGroupThanTheNumber) {
+  PrintedMetric metric("acc=(\\S+)", /*is_loss=*/false);
+  metric.Take("[1] (acc=0.74%) loss=0.3");
+  metric.Take("[2] acc=0.91, loss=0.2");
+  metric.Take("[3] acc=... loss=0.1");
+  std::vector<ProcessMetrics> all(1);
+  all[0].role = "worker";
+  metric.AddTo(all);
+  ASSERT_EQ(all[0].epochs.size(), 2u);
+  EXPECT_DOUBLE_EQ(all[0].epochs[0].test_accuracy, 0.0074);
+  EXPECT_DOUBLE_EQ(all[0].epochs[1].test_accuracy, 0.0091);
+}
+
 // 30 steps in 50 seconds, and 970 in the eight minutes after that.
 TEST(PrintedMetric, TakesItsStepFromTheProgressOfThatTime) {
   PrintedMetric metric("accuracy ([0-9.]+)", /*is_loss=*/false);
