@@ -337,7 +337,9 @@
     // A script may tell of none, nor of its steps.
     const tellsSteps = lines.some((line) =>
       [...line.accuracy, ...line.loss, ...line.test_loss].some((p) => p.step > 0));
-    const hasLoss = lines.some((line) => line.loss.length || line.test_loss.length);
+    // Without a training loss the test loss is a picture already where it counts.
+    const hasLoss = lines.some((line) =>
+      line.loss.length || (!data.by_loss && line.test_loss.length));
     const hasAccuracy = lines.some((line) => line.accuracy.length);
     const axes = Object.keys(AXES).filter((x) => x !== 'step' || tellsSteps);
     return axes.flatMap((x) => [
