@@ -226,6 +226,10 @@ refuse() {
 
 set_up() {
   local packages nccl
+  # Before anything is installed for it.
+  case "$root" in
+    *[[:space:]]*) die "Bazel does not build in a folder whose path has a space: move this clone out of $root" ;;
+  esac
   packages=$(missing_packages)
   nccl=$(missing_nccl)
   if [ -n "$nccl" ] && [ "$may_install" = yes ]; then install_nccl "$nccl"; fi

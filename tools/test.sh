@@ -331,6 +331,7 @@ test_command() {
       --engines) engines=yes; shift ;;
       --wheel) wheel=yes; shift ;;
       --torch=?*) other_torch=${1#--torch=}; shift ;;
+      --torch | --torch=) say "--torch wants a value: --torch=DIR|VERSION"; exit 2 ;;
       *) break ;;
     esac
   done

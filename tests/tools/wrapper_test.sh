@@ -102,6 +102,14 @@ test_first_run_installs_with_one_call_builds_and_runs_where_it_was_called() {
   says "ran $world/elsewhere compare --epochs=1"
 }
 
+test_nothing_is_installed_where_bazel_cannot_build() {
+  mv "$repo" "$world/my repo"
+  psring="$world/my repo/psring" run 1 doctor
+  says "move this clone out of $world/my repo"
+  psring="$world/my repo/psring" run 1 test --quick
+  not_asked "^(apt-get|bazel)|-m (venv|pip)"
+}
+
 test_without_a_bazel_debians_is_named() {
   rm "$stub/bin/bazel"
   run 1 --no-setup doctor
@@ -421,6 +429,8 @@ test_what_uses_libtorch_is_tested_with_another_one() {
   asked "bazel --output_base=.*/torch-base .*query .*--repo_env=PSRING_TORCH=$stub/torch"
   asked "bazel --output_base=.*/torch-base .*test .*--repo_env=PSRING_TORCH=$stub/torch.* //tests/worker:all"
   not_asked "config=asan"
+  run 2 test --torch=
+  says "--torch wants a value"
   run 1 test --torch=/nowhere
   says "no such directory"
 }
