@@ -186,6 +186,8 @@ Spread SpreadOf(const Variant& variant, const Measure& measure) {
     spread.min = i == 0 ? value : std::min(spread.min, value);
     spread.max = i == 0 ? value : std::max(spread.max, value);
   }
+  // What min and max make of it hangs on the order.
+  if (std::isnan(spread.mean)) spread.min = spread.max = spread.mean;
   if (variant.runs.size() < 2) return spread;
   const auto degrees_of_freedom = static_cast<double>(variant.runs.size() - 1);
   for (const RunResult& run : variant.runs) {

@@ -15,7 +15,7 @@
 
 namespace psring {
 
-// Over the runs of one variant, which differ in their seeds.
+// Over the runs of one variant, which differ in their seeds; NaN where one is.
 struct Spread {
   double mean = 0;
   double min = 0;

@@ -54,7 +54,7 @@ std::string EndSentence(const Comparison& comparison, const Group& group) {
   Strings parts;
   for (const auto& [variant, end] : RankByEnd(goal, group)) {
     std::string range = EndText(goal, *variant, end.mean);
-    if (std::isfinite(end.mean) && end.min < end.max) {
+    if (end.min < end.max) {
       absl::StrAppend(&range, " (", goal.Text(end.min), " to ",
                       goal.Text(end.max), ")");
     }

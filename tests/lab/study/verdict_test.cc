@@ -503,6 +503,21 @@ TEST(SummaryCells, HasTheOtherFigureToo) {
               Contains(ElementsAre("test loss", "3.13e-05")));
 }
 
+// A range of the others would hide it.
+TEST(SummaryCells, ASeedThatEndsAsNoNumberLeavesNoRange) {
+  std::vector<RunResult> runs;
+  for (const double loss : {0.3, 0.4, std::nan("")}) {
+    runs.push_back(RunOf({{"seed", absl::StrCat(runs.size())}}, 4, 1));
+    runs.back().test_loss = loss;
+  }
+  runs.push_back(RunOf({{"mode", "ring"}}, 4, 1));
+  runs.back().test_loss = 0.5;
+  EXPECT_THAT(
+      SummaryCells(Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "3"}}),
+                           runs, {})),
+      Contains(ElementsAre("test loss", "-", "0.5000")));
+}
+
 TEST(SummaryCells, TellsOfGpusMemoryWhereThereIsAny) {
   const auto last = [](const RunResult& run) {
     return SummaryCells(Compare(ValuesOf({}), {run}, {})).back();
