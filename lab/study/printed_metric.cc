@@ -36,8 +36,10 @@ int64_t StepAt(const ProcessMetrics& process, double seconds) {
   const StepSample& before = *(after - 1);
   const double part =
       (seconds - before.seconds) / (after->seconds - before.seconds);
+  // Progress is told when a step begins: what is printed comes behind it.
   return before.step +
-         std::llround(part * static_cast<double>(after->step - before.step));
+         static_cast<int64_t>(
+             std::ceil(part * static_cast<double>(after->step - before.step)));
 }
 
 }  // namespace

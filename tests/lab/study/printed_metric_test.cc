@@ -100,6 +100,21 @@ TEST(PrintedMetric, TakesItsStepFromTheProgressOfThatTime) {
   EXPECT_EQ(step_after(600), 1000);
 }
 
+// The 20th began after 10 seconds, and the 21st after an evaluation.
+TEST(PrintedMetric, ComesAfterTheStepThatBeganBeforeIt) {
+  PrintedMetric metric("accuracy ([0-9.]+)", /*is_loss=*/false);
+  metric.Take("accuracy 0.5");
+  const double now = absl::ToDoubleSeconds(WallNow() - absl::UnixEpoch());
+  for (const double seconds : {12, 19}) {
+    std::vector<ProcessMetrics> all(1);
+    all[0].role = "worker";
+    all[0].started_s = now - seconds;
+    all[0].progress = {{0, 1, 0, 0}, {19, 10, 0, 0}, {20, 20, 0, 0}};
+    metric.AddTo(all);
+    EXPECT_EQ(all[0].epochs[0].step, 20);
+  }
+}
+
 TEST(PrintedMetric, ThatIsNoNumberAtLastHasDiverged) {
   PrintedMetric metric("loss (\\S+)", /*is_loss=*/true);
   std::vector<ProcessMetrics> all(1);
