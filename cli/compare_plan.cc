@@ -1,7 +1,9 @@
 #include "cli/compare_plan.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iostream>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +44,12 @@ constexpr char kDescription[] =
 constexpr const char* kNotOfTheStudy[] = {kOutFlag, "--page",
                                           "--page-token-file"};
 
+// In as many digits as it takes to read the same number, where StrCat has six.
+std::string ExactText(double value) {
+  char text[32];
+  return {text, std::to_chars(text, std::end(text), value).ptr};
+}
+
 std::vector<std::string> WorkerFlags(const CommandLine& line,
                                      const CompareFlags& flags,
                                      const Args& passed_on) {
@@ -51,11 +59,11 @@ std::vector<std::string> WorkerFlags(const CommandLine& line,
       flags.steps > 0 ? absl::StrCat("--steps=", flags.steps)
                       : absl::StrCat("--epochs=", flags.epochs),
       absl::StrCat("--batch-size=", flags.batch_size),
-      absl::StrCat("--lr=", flags.lr),
+      absl::StrCat("--lr=", ExactText(flags.lr)),
       absl::StrCat("--optimizer=", flags.optimizer),
   };
   if (!IsAdam(flags.optimizer) || line.Has("--momentum")) {
-    all.push_back(absl::StrCat("--momentum=", flags.momentum));
+    all.push_back(absl::StrCat("--momentum=", ExactText(flags.momentum)));
   }
   all.insert(all.end(), passed_on.begin(), passed_on.end());
   return all;

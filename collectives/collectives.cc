@@ -106,8 +106,9 @@ absl::StatusOr<Call> Collectives::MakeCall(absl::string_view name, RankSet set,
     return absl::InvalidArgumentError("a collective before the job is there");
   }
   if (name.empty() || name.size() > kMaxNameBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a name of ", name.size(), " bytes: not from 1 to ", kMaxNameBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a collective's name of ", name.size(), " bytes (",
+                     name.substr(0, 40), "): not from 1 to ", kMaxNameBytes));
   }
   Call call;
   call.name = std::string(name);

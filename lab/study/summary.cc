@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lab/page/format.h"
@@ -109,10 +110,11 @@ std::vector<Column> MainColumns(const Comparison& comparison, bool ranges) {
 
 // Scripts may tell of one of the two alone.
 bool AnyTells(const Comparison& comparison, const Measure& measure) {
-  return std::any_of(comparison.variants.begin(), comparison.variants.end(),
-                     [&](const Variant& variant) {
-                       return !std::isnan(SpreadOf(variant, measure).mean);
-                     });
+  return absl::c_any_of(comparison.variants, [&](const Variant& variant) {
+    return absl::c_any_of(variant.runs, [&](const RunResult& run) {
+      return !std::isnan(measure(run));
+    });
+  });
 }
 
 double GpuMemory(const RunResult& run) {

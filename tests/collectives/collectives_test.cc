@@ -373,7 +373,9 @@ TEST(CollectivesCallsTest, RefusesWhatMakesNoSense) {
   };
   const Arithmetic sum{DType::kInt32, Reduction::kSum};
   EXPECT_NE(all_reduce("", 1, sum), "");
-  EXPECT_NE(all_reduce(std::string(257, 'x'), 1, sum), "");
+  EXPECT_EQ(all_reduce("layer.1." + std::string(250, 'x'), 1, sum),
+            "a collective's name of 258 bytes (layer.1." +
+                std::string(32, 'x') + "): not from 1 to 256");
   EXPECT_NE(all_reduce("x", -1, sum), "");
   EXPECT_EQ(all_reduce("x", 1, sum, {1}),
             "rank 0 is not of the set [1] that it calls");

@@ -177,6 +177,14 @@ TEST_F(ReportTest, HtmlShowsWhatTheRunsKnowOfStalenessAndStepTimes) {
   EXPECT_THAT(html, HasSubstr("<td>30.00 ms</td>"));
 }
 
+TEST_F(ReportTest, ASeedWithoutAFiniteLossHidesNoneOfTheOthers) {
+  RunResult lost = RunOf({{"seed", "1"}});
+  lost.test_loss = std::nan("");
+  comparison_ = Compare(ValuesOf({{"mode", "ps-bsp"}, {"seed", "2"}}),
+                        {RunOf({}), lost}, {});
+  EXPECT_THAT(RenderHtml(setup_, comparison_), HasSubstr("test loss</th><td"));
+}
+
 TEST_F(ReportTest, AScriptIsNotTakenForTheBuiltInTrainer) {
   const auto at = [&](const AxisTexts& point) {
     RunResult run = RunOf(point);
