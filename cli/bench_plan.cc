@@ -82,7 +82,8 @@ void AddSweepFlags(CommandLine& line, BenchFlags& flags) {
   line.Add("--sizes", flags.sizes,
            "Sizes of each rank's buffer; 1KB is 1000 bytes");
   line.Add("--ranks", flags.ranks,
-           "Numbers of ranks; with --hosts, one a host");
+           "Numbers of ranks, of which links takes the largest; with --hosts, "
+           "one a host");
   line.Add("--servers", flags.options.servers,
            "Number of servers of pushpull and ps-bsp")
       .Range(1, kMaxRanks);

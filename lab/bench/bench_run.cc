@@ -167,7 +167,8 @@ void BenchRun::LeaveOut(const std::string& peer, const absl::Status& why,
 // Limits on several hosts need them too.
 absl::Status BenchRun::MeasureLinks(BenchResults* results) {
   if (!Wants("links") && stage_.hosts == nullptr) return absl::OkStatus();
-  auto links = RunLinks(stage_, options_.ranks.back(), options_.iterations);
+  auto links = RunLinks(stage_, *absl::c_max_element(options_.ranks),
+                        options_.iterations);
   if (!links.ok()) {
     return absl::Status(
         links.status().code(),
