@@ -56,6 +56,9 @@ json JsonOf(const Manifest& manifest) {
       {"optimizer", progress.optimizer},
       {"files", files}};
   if (progress.updates.has_value()) object["updates"] = *progress.updates;
+  if (progress.bucket_bytes > 0) {
+    object["bucket_bytes"] = progress.bucket_bytes;
+  }
   object["crc32"] = CrcOf(object);
   return object;
 }
@@ -108,6 +111,9 @@ bool ReadFields(const json& object, bool has_cursor, Manifest& manifest) {
   progress.data = fields.Text("data");
   progress.optimizer = fields.Text("optimizer");
   if (object.contains("updates")) progress.updates = fields.Number("updates");
+  if (object.contains("bucket_bytes")) {
+    progress.bucket_bytes = fields.Number("bucket_bytes");
+  }
   if (has_cursor) {
     progress.dataset_size = fields.Number("dataset_size");
     const json place = fields.Object("cursor");

@@ -31,6 +31,7 @@ struct Progress {
   int64_t num_workers = 0;
   int64_t batch_size = 0;
   int64_t seed = 0;
+  int64_t bucket_bytes = 0;  // 0: an older manifest, which does not say
   std::string model;
   std::string data;
   std::string optimizer;

@@ -52,6 +52,10 @@ bool MayBeSameData(const Progress& then, const proto::JobSpec& now) {
          absl::StartsWith(now.data(), absl::StrCat(then.data, ",crc32="));
 }
 
+double MebibytesOf(int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
 absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
                                     Progress progress,
                                     const proto::JobSpec& spec) {
@@ -76,6 +80,12 @@ absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
   if (!MayBeSameData(progress, spec))
     warn("--data", progress.data, spec.data());
   if (progress.seed != spec.seed()) warn("--seed", progress.seed, spec.seed());
+  // Sums of two have no order.
+  if (progress.num_workers > 2 && progress.bucket_bytes > 0 &&
+      progress.bucket_bytes != spec.bucket_bytes()) {
+    warn("--bucket-mb", MebibytesOf(progress.bucket_bytes),
+         MebibytesOf(spec.bucket_bytes()));
+  }
   progress.cursor = CursorIn(spec.dataset_size(), progress);
   if (!progress.updates.has_value()) {  // of a run of the same policy
     progress.updates =

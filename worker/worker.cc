@@ -351,6 +351,7 @@ absl::Status WorkerRun::Train() {
                     .num_workers = job().workers_size(),
                     .batch_size = spec().batch_size(),
                     .seed = spec().seed(),
+                    .bucket_bytes = spec().bucket_bytes(),
                     .model = spec().model(),
                     .data = spec().data(),
                     .optimizer = spec().optimizer().name()},

@@ -72,6 +72,7 @@ TEST(ManifestTest, ReadsWhatItWrote) {
   manifest.progress.data = "digits";
   manifest.progress.optimizer = "momentum";
   manifest.progress.updates = 48;
+  manifest.progress.bucket_bytes = 1 << 20;
   ASSERT_TRUE(WriteManifest(folder, manifest).ok());
   const auto read = ReadManifest(folder);
   ASSERT_TRUE(read.ok()) << read.status();
@@ -86,6 +87,7 @@ TEST(ManifestTest, ReadsWhatItWrote) {
   EXPECT_EQ(read->progress.data, "digits");
   EXPECT_EQ(read->progress.optimizer, "momentum");
   EXPECT_EQ(read->progress.updates, 48);
+  EXPECT_EQ(read->progress.bucket_bytes, 1 << 20);
   ASSERT_EQ(read->files.size(), 1u);
   EXPECT_EQ(read->files.at("a").size_bytes, 10u);
   EXPECT_EQ(read->files.at("a").crc, 0xffffffffu);

@@ -60,10 +60,11 @@ class ResumeTest : public ::testing::Test {
     progress.cursor->set_epoch(1);
     progress.cursor->set_samples(24);
     progress.dataset_size = spec_.dataset_size();
-    progress.num_workers = 2;
+    progress.num_workers = num_workers_;
     progress.batch_size = spec_.batch_size();
     progress.seed = spec_.seed();
     progress.updates = updates_;
+    progress.bucket_bytes = bucket_bytes_;
     progress.optimizer = spec_.optimizer().name();
     const absl::Status status = WriteCheckpoint(
         directory_, {progress, layout, slots, BuffersOf(module_)},
@@ -91,6 +92,8 @@ class ResumeTest : public ::testing::Test {
   const std::string directory_ = testing::TestDirectory();
   proto::JobSpec spec_;
   std::optional<int64_t> updates_;
+  int num_workers_ = 2;
+  int64_t bucket_bytes_ = 0;
   const BatchNorm2d module_{20};
   std::optional<FlatModel> flat_;
 };
@@ -230,6 +233,24 @@ TEST_F(ResumeTest, WarnsOfOtherDataAndOfAnotherSeed) {
   spec_.set_dataset_size(100);
   spec_.set_seed(3);
   EXPECT_EQ(warnings("--seed=0: this run continues with 3"), 1);
+}
+
+// Which give the sums of three workers or more another order.
+TEST_F(ResumeTest, WarnsOfBucketsOfAnotherSize) {
+  int64_t step = 0;
+  const auto warnings = [&](int num_workers, int64_t bucket_bytes) {
+    num_workers_ = num_workers;
+    bucket_bytes_ = bucket_bytes;
+    Stop(++step);
+    const CapturedLog log;
+    EXPECT_TRUE(FindResumePoint(directory_, spec_).ok());
+    return log.Count("--bucket-mb=0.5: this run continues with 25");
+  };
+  spec_.set_bucket_bytes(25 << 20);
+  EXPECT_EQ(warnings(3, 1 << 19), 1);
+  EXPECT_EQ(warnings(2, 1 << 19), 0);
+  EXPECT_EQ(warnings(3, 25 << 20), 0);
+  EXPECT_EQ(warnings(3, 0), 0);
 }
 
 TEST_F(ResumeTest, WarnsOfStateThatIsInNoCheckpoint) {
