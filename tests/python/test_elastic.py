@@ -162,6 +162,21 @@ def test_restore_goes_back_to_the_last_commit(tmp_path):
     assert results[0] == results[1] and results[0][:2] == (1, ["a"])
 
 
+def moves(folder):
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = os.path.relpath(folder)
+    os.chdir("/")
+    state = hvd.elastic.TorchState(epoch=1)
+    state.commit()
+    state.epoch = 2
+    state.restore()
+    return state.epoch, os.listdir(folder)
+
+
+def test_a_relative_folder_stays_where_the_script_goes_to_another_one(tmp_path):
+    assert ranks.run(moves, size=1, args=(str(tmp_path),)) == [(1, ["state.pt"])]
+
+
 def refuses(folder):
     hvd.init()
     os.environ["PSRING_STATE_DIR"] = folder

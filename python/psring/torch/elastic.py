@@ -33,6 +33,17 @@ _FORMAT = "psring elastic state 1"
 _made = 0  # states of this process; each has a file of its own
 
 
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it has been removed
+        return ""
+
+
+# A relative PSRING_STATE_DIR is meant from here, also where a script goes to a folder that is new in each start.
+_began_in = _working_folder()
+
+
 def _has_state(value: Any) -> bool:
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
@@ -144,7 +155,7 @@ class TorchState:
 
     def _path(self) -> Optional[str]:
         folder = os.environ.get(_FOLDER)
-        return os.path.join(os.path.abspath(folder), self._file) if folder else None
+        return os.path.join(_began_in, folder, self._file) if folder else None
 
     def _warn(self) -> None:
         if not self._warned:
