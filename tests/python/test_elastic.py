@@ -217,7 +217,7 @@ def test_refusals_name_the_file_and_the_remedy(tmp_path):
     file = f"{tmp_path}/state.pt"
     words = [
         f"RuntimeError: {file} has been committed by a TorchState of batch, epoch, and this one is of epoch. Without that file",
-        f"RuntimeError: {file} has been committed by a TorchState of batch, epoch, and this one is of batch, epoch. Without",
+        f"RuntimeError: {file} has been committed by a TorchState of batch, epoch, and this one is of batch, epoch (with state_dict()). Without",
         f"RuntimeError: {file} is no commit that can be read (",
         f"RuntimeError: {file} is no commit that can be read (KeyError: 'format'). Without that file the job begins anew",
         "TypeError: train() takes a TorchState first, not int",

@@ -48,6 +48,11 @@ def _has_state(value: Any) -> bool:
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
+def _told(kinds: Dict[str, bool]) -> str:
+    """Names, and whether their values have state_dict()."""
+    return ", ".join(name + " (with state_dict())" * kinds[name] for name in sorted(kinds))
+
+
 def _replace(path: str, saved: Dict[str, Any]) -> None:
     """Errors: OSError, or what torch makes of one."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -195,11 +200,11 @@ class TorchState:
             raise RuntimeError(
                 f"{path} is no commit that can be read ({type(error).__name__}: {error}). Without that file the job begins anew"
             ) from error
-        with_state = {name for name in self._names if _has_state(getattr(self, name))}
-        if set(saved["states"]) != with_state or set(saved["values"]) != set(self._names) - with_state:
-            was = ", ".join(sorted([*saved["states"], *saved["values"]]))
+        committed = {**dict.fromkeys(saved["states"], True), **dict.fromkeys(saved["values"], False)}
+        mine = {name: _has_state(getattr(self, name)) for name in self._names}
+        if committed != mine:
             raise RuntimeError(
-                f"{path} has been committed by a TorchState of {was}, and this one is of {', '.join(sorted(self._names))}. "
+                f"{path} has been committed by a TorchState of {_told(committed)}, and this one is of {_told(mine)}. "
                 "Without that file the job begins anew"
             )
         return saved  # type: ignore[no-any-return]
