@@ -1,5 +1,6 @@
 """psring.torch.elastic: what a job that is started again goes on from."""
 
+import io
 import os
 import re
 import subprocess
@@ -160,6 +161,34 @@ def restores(folder):
 def test_restore_goes_back_to_the_last_commit(tmp_path):
     results = ranks.run(restores, args=(str(tmp_path / "state"),))
     assert results[0] == results[1] and results[0][:2] == (1, ["a"])
+
+
+class WithMore(torch.nn.Linear):
+    """Its state has an object that is no tensor."""
+
+    more = io.BytesIO(b"")
+
+    def get_extra_state(self):
+        return self.more
+
+    def set_extra_state(self, more):
+        self.more = more
+
+
+def restores_more(folder):
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+    state = hvd.elastic.TorchState(model=WithMore(2, 1))
+    state.sync()
+    state.model.more = io.BytesIO(b"a scale")
+    state.commit()
+    state.model.more = io.BytesIO(b"")
+    state.restore()
+    return state.model.more.getvalue()
+
+
+def test_a_model_whose_state_has_other_objects_is_restored(tmp_path):
+    assert ranks.run(restores_more, args=(str(tmp_path),)) == [b"a scale"] * 2
 
 
 def moves(folder):

@@ -182,7 +182,8 @@ class TorchState:
         tensors = [name for name in self._names if isinstance(getattr(self, name), torch.nn.Module)]
         tensors += [name for name in self._names if isinstance(getattr(self, name), torch.optim.Optimizer)]
         for name in tensors:
-            getattr(self, name).load_state_dict(broadcast_structure(states.pop(name, None), root_rank=0))
+            saved_state = broadcast_structure(states.pop(name, None), root_rank=0, any_object=True)
+            getattr(self, name).load_state_dict(saved_state)
         self._take_others({**states, **saved["values"]} if saved else {})
         if size != _job.size():
             self.on_reset()

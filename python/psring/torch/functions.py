@@ -160,13 +160,17 @@ def _put_in(value: Any, tensors: List[torch.Tensor]) -> Any:
     return value
 
 
-def broadcast_structure(value: Any, root_rank: int, process_set: ProcessSet = global_process_set) -> Any:
-    """The root's nested dicts, lists and tuples, tensors and all."""
+def broadcast_structure(
+    value: Any, root_rank: int, process_set: ProcessSet = global_process_set, any_object: bool = False
+) -> Any:
+    """The root's nested dicts, lists and tuples, tensors and all. `any_object`: other objects, too, as
+    broadcast_object does, where all ranks trust the root."""
     name = auto_name("broadcast_structure", process_set)
     tensors: List[torch.Tensor] = []
     mine = _job.rank() == root_rank
     skeleton = _take_out(value, tensors) if mine else None
-    skeleton = _broadcast_plain(skeleton, root_rank, name, process_set)
+    send = broadcast_object if any_object else _broadcast_plain
+    skeleton = send(skeleton, root_rank, name, process_set)
     if not mine:
         tensors = []
         value = _put_in(skeleton, tensors)
