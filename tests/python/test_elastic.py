@@ -163,6 +163,27 @@ def test_restore_goes_back_to_the_last_commit(tmp_path):
     assert results[0] == results[1] and results[0][:2] == (1, ["a"])
 
 
+def begins_twice(folder):
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+    state = hvd.elastic.TorchState(epoch=0)
+
+    @hvd.elastic.run
+    def train(state, epochs):
+        begins = state.epoch
+        while state.epoch < epochs:
+            state.epoch += 1
+            if state.epoch % 2 == 0:
+                state.commit()
+        return begins
+
+    return train(state, 3), train(state, 5)
+
+
+def test_a_second_call_in_one_process_keeps_what_is_newer_than_the_commit(tmp_path):
+    assert ranks.run(begins_twice, args=(str(tmp_path),)) == [(0, 3)] * 2
+
+
 class WithMore(torch.nn.Linear):
     """Its state has an object that is no tensor."""
 

@@ -80,6 +80,7 @@ class TorchState:
         _made += 1
         self._callbacks: List[Callable[[], None]] = []
         self._warned = False
+        self._has_begun = False  # by a function of run()
         given = {"model": model, "optimizer": optimizer}
         values = {**{name: value for name, value in given.items() if value is not None}, **values}
         for name, value in values.items():
@@ -214,15 +215,17 @@ class TorchState:
 def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     """A decorator of func(state, ...): it goes on from the state's last commit, or else begins with rank 0's values.
 
-    All ranks call it. A failure ends the process as ever; it is psring run --max-restarts=N that starts all again.
+    Another call in the same process leaves the state as it is. All ranks call it. A failure ends the process as ever; it is psring run --max-restarts=N that starts all again.
     """
 
     @functools.wraps(func)
     def begin(state: TorchState, *args: Any, **kwargs: Any) -> _Result:
         if not isinstance(state, TorchState):
             raise TypeError(f"{func.__name__}() takes a TorchState first, not {type(state).__name__}")
-        if not state._go_on():
+        # In a second call, what this process has trained since its last commit is newer than that.
+        if not state._has_begun and not state._go_on():
             state.sync()
+        state._has_begun = True
         return func(state, *args, **kwargs)
 
     return begin
