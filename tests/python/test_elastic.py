@@ -1,5 +1,6 @@
 """psring.torch.elastic: what a job that is started again goes on from."""
 
+import contextlib
 import io
 import os
 import re
@@ -259,7 +260,10 @@ def refuses(folder):
     told(lambda: hvd.elastic.TorchState(epoch=1).commit())
     os.environ["PSRING_STATE_DIR"] = path + ".new/folder"
     told(lambda: hvd.elastic.TorchState(epoch=1).commit())
-    return said
+    os.environ["PSRING_STATE_DIR"] = ""
+    with contextlib.redirect_stderr(io.StringIO()) as warned:
+        hvd.elastic.TorchState(epoch=1).commit()
+    return [*said, warned.getvalue()]
 
 
 def test_refusals_name_the_file_and_the_remedy(tmp_path):
@@ -274,6 +278,7 @@ def test_refusals_name_the_file_and_the_remedy(tmp_path):
         "ValueError: TorchState(commit=...): commit has a meaning of its own here. Choose another name",
         f"OSError: commit() cannot write {file}: ",
         f"OSError: commit() cannot write {file}.new/folder/state.pt: ",
+        "psring: commit() keeps nothing, as PSRING_STATE_DIR is set to nothing\n",
     ]
     assert len(said) == len(words) and all(text.startswith(word) for text, word in zip(said, words)), said
 

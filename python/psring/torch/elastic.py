@@ -165,11 +165,10 @@ class TorchState:
 
     def _warn(self) -> None:
         if not self._warned:
-            print(
-                "psring: commit() keeps nothing, as nobody would start this job again: give psring run "
-                f"--max-restarts=N, or set {_FOLDER} to a folder",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+            why = f"nobody would start this job again: give psring run --max-restarts=N, or set {_FOLDER} to a folder"
+            if _FOLDER in os.environ:
+                why = f"{_FOLDER} is set to nothing"
+            print(f"psring: commit() keeps nothing, as {why}", file=sys.stderr, flush=True)
         self._warned = True
 
     def _go_on(self) -> bool:
