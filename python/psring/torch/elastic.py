@@ -67,7 +67,8 @@ class TorchState:
     """Values that all ranks have alike and that outlive the job's processes, as attributes of these names.
 
     A value that has state_dict() and load_state_dict(), as models, optimizers, schedulers and samplers have, stays
-    the object that it is and takes the state of the last commit(). Any other value, such as a number, is replaced.
+    the object that it is and takes the state of the last commit(). Any other value, such as a number, is replaced;
+    a tensor of a GPU comes back in the host's memory.
 
     Rank 0 keeps the last commit in the folder PSRING_STATE_DIR: that of psring run --state-dir, or a temporary one of
     psring run --max-restarts. Its file is a pickle, which can run code in whoever reads it: let nobody else
