@@ -185,6 +185,29 @@ def test_a_second_call_in_one_process_keeps_what_is_newer_than_the_commit(tmp_pa
     assert ranks.run(begins_twice, args=(str(tmp_path),)) == [(0, 3)] * 2
 
 
+def commits_first(folder):
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+    begins = []
+
+    @hvd.elastic.run
+    def train(state):
+        begins.append(state.epoch)
+        state.epoch += 1
+        state.commit()
+
+    for _ in range(2):  # as two starts
+        hvd.elastic._made = 0
+        state = hvd.elastic.TorchState(epoch=0)
+        state.commit()
+        train(state)
+    return begins
+
+
+def test_a_commit_before_the_job_goes_on_replaces_none_of_an_earlier_start(tmp_path):
+    assert ranks.run(commits_first, args=(str(tmp_path),)) == [[0, 1]] * 2
+
+
 class WithMore(torch.nn.Linear):
     """Its state has an object that is no tensor."""
 

@@ -82,6 +82,7 @@ class TorchState:
         self._callbacks: List[Callable[[], None]] = []
         self._warned = False
         self._has_begun = False  # by a function of run()
+        self._may_replace = False  # rank 0: the file has nothing that this process is still to go on from
         given = {"model": model, "optimizer": optimizer}
         values = {**{name: value for name, value in given.items() if value is not None}, **values}
         for name, value in values.items():
@@ -100,7 +101,8 @@ class TorchState:
         self._callbacks.extend(callbacks)
 
     def commit(self) -> None:
-        """The values are from now on what the job goes on from. All ranks call it, between steps.
+        """The values are from now on what the job goes on from. All ranks call it, between steps. A commit of an
+        earlier start stays until a function of run(), or restore(), has gone on from it.
 
         Rank 0 blocks until its file is on the disk. Errors: OSError of rank 0 where it cannot be written; the commit
         before stays.
@@ -120,8 +122,15 @@ class TorchState:
         if _job.rank() != 0:
             return
         if path is None:
-            self._warn()
+            why = f"nobody would start this job again: give psring run --max-restarts=N, or set {_FOLDER} to a folder"
+            if _FOLDER in os.environ:
+                why = f"{_FOLDER} is set to nothing"
+            self._warn(f"keeps nothing, as {why}")
             return
+        if not self._may_replace and os.path.exists(path):
+            self._warn(f"leaves {path} as it is, as neither a function of elastic.run nor restore() has gone on from that yet")
+            return
+        self._may_replace = True
         values = {name: getattr(self, name) for name in self._names if name not in states}
         try:
             _replace(path, {"format": _FORMAT, "size": _job.size(), "states": states, "values": values})
@@ -164,17 +173,15 @@ class TorchState:
         folder = os.environ.get(_FOLDER)
         return os.path.join(_began_in, folder, self._file) if folder else None
 
-    def _warn(self) -> None:
+    def _warn(self, what: str) -> None:
         if not self._warned:
-            why = f"nobody would start this job again: give psring run --max-restarts=N, or set {_FOLDER} to a folder"
-            if _FOLDER in os.environ:
-                why = f"{_FOLDER} is set to nothing"
-            print(f"psring: commit() keeps nothing, as {why}", file=sys.stderr, flush=True)
+            print(f"psring: commit() {what}", file=sys.stderr, flush=True)
         self._warned = True
 
     def _go_on(self) -> bool:
         """From the last commit, on all ranks; False: there is none."""
         saved = self._read() if _job.rank() == 0 else None
+        self._may_replace = True
         size = broadcast_json(saved["size"] if saved else 0)
         if size == 0:
             return False
