@@ -283,6 +283,13 @@ def refuses(folder):
     told(lambda: hvd.elastic.TorchState(epoch=1).commit())
     os.environ["PSRING_STATE_DIR"] = path + ".new/folder"
     told(lambda: hvd.elastic.TorchState(epoch=1).commit())
+    told(lambda: train(hvd.elastic.TorchState(epoch=1)))
+    os.environ["PSRING_STATE_DIR"] = other = os.path.join(folder, "other")
+    told(lambda: hvd.elastic.TorchState(epoch=lambda: 1, batch=2).commit())
+    assert os.listdir(other) == []
+    hvd.elastic._made = 0
+    hvd.elastic.TorchState(model=torch.nn.Linear(1, 1)).commit()
+    told(lambda: train(hvd.elastic.TorchState(model=torch.nn.Linear(2, 1))))
     os.environ["PSRING_STATE_DIR"] = ""
     with contextlib.redirect_stderr(io.StringIO()) as warned:
         hvd.elastic.TorchState(epoch=1).commit()
@@ -301,6 +308,9 @@ def test_refusals_name_the_file_and_the_remedy(tmp_path):
         "ValueError: TorchState(commit=...): commit has a meaning of its own here. Choose another name",
         f"OSError: commit() cannot write {file}: ",
         f"OSError: commit() cannot write {file}.new/folder/state.pt: ",
+        f"OSError: PSRING_STATE_DIR: cannot make {file}.new/folder: ",
+        "TypeError: commit() of epoch, batch: a value cannot be pickled: ",
+        "RuntimeError: model is not as it was in the last commit, state.pt: Error(s) in loading state_dict for Linear",
         "psring: commit() keeps nothing, as PSRING_STATE_DIR is set to nothing\n",
     ]
     assert len(said) == len(words) and all(text.startswith(word) for text, word in zip(said, words)), said

@@ -17,6 +17,7 @@ Horovod's workers keep a commit in memory, and those that are left go on from it
 
 import functools
 import os
+import pickle
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sized, TypeVar
 
@@ -30,6 +31,7 @@ _Result = TypeVar("_Result")
 
 _FOLDER = "PSRING_STATE_DIR"
 _FORMAT = "psring elastic state 1"
+_ANEW = "Without that file the job begins anew"
 _made = 0  # states of this process; each has a file of its own
 
 
@@ -53,14 +55,30 @@ def _told(kinds: Dict[str, bool]) -> str:
     return ", ".join(name + " (with state_dict())" * kinds[name] for name in sorted(kinds))
 
 
+def _check_folder(folder: str) -> None:
+    """Rather than at the first commit(), when the steps before are lost."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"{_FOLDER}: cannot make {folder}: {error}. Give psring run another --state-dir") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"{_FOLDER}: cannot write to {folder}. Give psring run another --state-dir")
+
+
 def _replace(path: str, saved: Dict[str, Any]) -> None:
-    """Errors: OSError, or what torch makes of one."""
+    """Errors: OSError, what torch makes of one, and what pickle raises of objects that it does not take."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path + ".new", "wb") as file:
-        torch.save(saved, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
+    new = path + ".new"
+    try:
+        with open(new, "wb") as file:
+            torch.save(saved, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except BaseException:
+        if os.path.isfile(new):
+            os.remove(new)
+        raise
 
 
 class TorchState:
@@ -81,6 +99,7 @@ class TorchState:
         _made += 1
         self._callbacks: List[Callable[[], None]] = []
         self._warned = False
+        self._is_kept: Optional[bool] = None  # whether rank 0 has a folder
         self._has_begun = False  # by a function of run()
         self._may_replace = False  # rank 0: the file has nothing that this process is still to go on from
         given = {"model": model, "optimizer": optimizer}
@@ -112,20 +131,19 @@ class TorchState:
 
     def save(self) -> None:
         """As commit()."""
+        path = self._path()
+        if self._is_kept is None:
+            self._is_kept = broadcast_json(path is not None)
+        if not self._is_kept:
+            self._say_why_not()
+            return
         parts = [getattr(self, name) for name in self._names]
         for part in parts:
             if hasattr(part, "synchronize_parameters"):
                 part.synchronize_parameters()
         # All ranks: an optimizer may ask the others for their parts.
         states = {name: part.state_dict() for name, part in zip(self._names, parts) if _has_state(part)}
-        path = self._path()
-        if _job.rank() != 0:
-            return
-        if path is None:
-            why = f"nobody would start this job again: give psring run --max-restarts=N, or set {_FOLDER} to a folder"
-            if _FOLDER in os.environ:
-                why = f"{_FOLDER} is set to nothing"
-            self._warn(f"keeps nothing, as {why}")
+        if _job.rank() != 0 or path is None:
             return
         if not self._may_replace and os.path.exists(path):
             self._warn(f"leaves {path} as it is, as neither a function of elastic.run nor restore() has gone on from that yet")
@@ -136,6 +154,8 @@ class TorchState:
             _replace(path, {"format": _FORMAT, "size": _job.size(), "states": states, "values": values})
         except (OSError, RuntimeError) as error:  # the latter of torch's writer, of a full disk, say
             raise OSError(f"commit() cannot write {path}: {error}") from error
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TypeError(f"commit() of {', '.join(self._names)}: a value cannot be pickled: {error}") from error
 
     def restore(self) -> None:
         """Back to the last commit. All ranks call it, between steps. Errors: there is none that fits."""
@@ -178,6 +198,13 @@ class TorchState:
             print(f"psring: commit() {what}", file=sys.stderr, flush=True)
         self._warned = True
 
+    def _say_why_not(self) -> None:
+        why = f"nobody would start this job again: give psring run --max-restarts=N, or set {_FOLDER} to a folder"
+        if _FOLDER in os.environ:
+            why = f"{_FOLDER} is set to nothing"
+        if _job.rank() == 0:
+            self._warn(f"keeps nothing, as {why}")
+
     def _go_on(self) -> bool:
         """From the last commit, on all ranks; False: there is none."""
         saved = self._read() if _job.rank() == 0 else None
@@ -190,8 +217,11 @@ class TorchState:
         tensors = [name for name in self._names if isinstance(getattr(self, name), torch.nn.Module)]
         tensors += [name for name in self._names if isinstance(getattr(self, name), torch.optim.Optimizer)]
         for name in tensors:
-            saved_state = broadcast_structure(states.pop(name, None), root_rank=0, any_object=True)
-            getattr(self, name).load_state_dict(saved_state)
+            state = broadcast_structure(states.pop(name, None), root_rank=0, any_object=True)
+            try:
+                getattr(self, name).load_state_dict(state)
+            except (RuntimeError, ValueError) as error:
+                raise RuntimeError(f"{name} is not as it was in the last commit, {self._file}: {error}. {_ANEW}") from error
         self._take_others({**states, **saved["values"]} if saved else {})
         if size != _job.size():
             self.on_reset()
@@ -199,7 +229,10 @@ class TorchState:
 
     def _read(self) -> Optional[Dict[str, Any]]:
         path = self._path()
-        if path is None or not os.path.exists(path):
+        if path is None:
+            return None
+        _check_folder(os.path.dirname(path))
+        if not os.path.exists(path):
             return None
         try:
             saved = torch.load(path, map_location="cpu", weights_only=False)
@@ -207,14 +240,13 @@ class TorchState:
                 raise ValueError(f"its format is {saved['format']!r}, not {_FORMAT!r}")
         except Exception as error:  # whatever a pickle raises
             raise RuntimeError(
-                f"{path} is no commit that can be read ({type(error).__name__}: {error}). Without that file the job begins anew"
+                f"{path} is no commit that can be read ({type(error).__name__}: {error}). {_ANEW}"
             ) from error
         committed = {**dict.fromkeys(saved["states"], True), **dict.fromkeys(saved["values"], False)}
         mine = {name: _has_state(getattr(self, name)) for name in self._names}
         if committed != mine:
             raise RuntimeError(
-                f"{path} has been committed by a TorchState of {_told(committed)}, and this one is of {_told(mine)}. "
-                "Without that file the job begins anew"
+                f"{path} has been committed by a TorchState of {_told(committed)}, and this one is of {_told(mine)}. {_ANEW}"
             )
         return saved  # type: ignore[no-any-return]
 
@@ -222,7 +254,8 @@ class TorchState:
 def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     """A decorator of func(state, ...): it goes on from the state's last commit, or else begins with rank 0's values.
 
-    Another call in the same process leaves the state as it is. All ranks call it. A failure ends the process as ever; it is psring run --max-restarts=N that starts all again.
+    Another call in the same process leaves the state as it is. All ranks call it. A failure ends the process as ever; it
+    is psring run --max-restarts=N that starts all again.
     """
 
     @functools.wraps(func)
