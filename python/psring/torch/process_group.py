@@ -339,8 +339,22 @@ class PsringProcessGroup(dist.ProcessGroup):
         """Which torch.distributed.checkpoint asks for."""
         return [torch.device("cpu")]
 
+    def _get_backend(self, device: Any) -> Any:
+        """What does a group's work on a device, which torch asks for: of other groups, which may have several, a part."""
+        if torch.device(device).type == "cpu":
+            return self
+        return super()._get_backend(device)
+
     @property
     def supports_splitting(self) -> bool:
+        return False
+
+    @property
+    def supports_coalescing(self) -> bool:
+        return False
+
+    @property
+    def supports_time_estimate(self) -> bool:
         return False
 
     def __repr__(self) -> str:
