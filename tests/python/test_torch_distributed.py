@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import inspect
 import os
 import time
 from datetime import timedelta
@@ -454,6 +455,66 @@ def test_averages_of_whole_numbers_and_what_has_a_root():
     env = master()
     for out in run(whole_numbers_and_roots, env=env):
         assert len(out) == 7 and all(out), out
+
+
+class Spectral(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = torch.nn.Parameter(torch.randn(3, 2, dtype=torch.complex64))
+
+    def forward(self, x):
+        return torch.fft.fft(x) @ self.weight
+
+
+def complex_tensors():
+    """DistributedDataParallel and collectives of complex numbers, of which torch hands over some as they are."""
+    import torch.distributed as dist
+
+    join_group()
+    me = dist.get_rank()
+    net, alone = Spectral(), Spectral()
+    if me == 1:
+        torch.nn.init.zeros_(net.weight)  # DDP makes it rank 0's
+    batches = torch.arange(12.0).reshape(2, 2, 3)
+    ddp = torch.nn.parallel.DistributedDataParallel(net)
+    ddp(batches[me]).abs().sum().backward()
+    (sum(alone(batch).abs().sum() for batch in batches) / 2).backward()
+    torch.testing.assert_close(net.weight.grad, alone.weight.grad)
+
+    mine = torch.tensor([1 + 2j, 3 - 1j]) * (me + 1)
+    total = mine.clone()
+    dist.reduce(total, 1)
+    part = torch.zeros(1, dtype=torch.complex64)
+    dist.reduce_scatter_tensor(part, mine)
+    gathered = [torch.zeros_like(mine) for _ in range(2)] if me == 1 else None
+    dist.gather(mine, gathered, dst=1)
+    assert me == 0 or total.tolist() == [3 + 6j, 9 - 3j]
+    assert part.item() == [3 + 6j, 9 - 3j][me]
+    assert me == 0 or torch.stack(gathered).tolist() == [[1 + 2j, 3 - 1j], [2 + 4j, 6 - 2j]]
+    with pytest.raises(ValueError, match="ReduceOp.PRODUCT of torch.complex64 is not supported"):
+        dist.reduce(total, 1, op=dist.ReduceOp.PRODUCT)
+    return True
+
+
+def test_complex_tensors():
+    assert run(complex_tensors, env=master()) == [True, True]
+
+
+def make_an_unsorted_group():
+    import torch.distributed as dist
+
+    join_group()
+    with pytest.raises(NotImplementedError, match=r"new_group\(\[1, 0\], sort_ranks=False\) is not supported"):
+        dist.new_group([1, 0], sort_ranks=False)
+    return True
+
+
+@pytest.mark.skipif(
+    "sort_ranks" not in inspect.signature(torch.distributed.new_group).parameters, reason="sort_ranks is of newer torch"
+)
+def test_a_group_in_another_order_is_refused():
+    assert run(make_an_unsorted_group, env=master()) == [True, True]
 
 
 def load_a_whole_state():

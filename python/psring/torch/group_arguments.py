@@ -58,6 +58,24 @@ def row_of(tensor: torch.Tensor) -> int:
     return tensor.numel() // tensor.shape[0] if tensor.dim() and tensor.shape[0] else 1
 
 
+def as_real(tensor: torch.Tensor, op: ReduceOp = Sum) -> torch.Tensor:
+    """A view of a complex tensor that the library takes. Only sums and averages are those of its parts."""
+    if not tensor.is_complex():
+        return tensor
+    if op not in (Sum, Average):
+        raise ValueError(f"ReduceOp.{op.name.upper()} of {tensor.dtype} is not supported: use SUM or AVG")
+    return torch.view_as_real(tensor)
+
+
+def check_order(ranks: Sequence[int]) -> None:
+    """Of a group that is to be made."""
+    if list(ranks) != sorted(ranks):
+        raise NotImplementedError(
+            f"new_group({list(ranks)}, sort_ranks=False) is not supported by the psring backend, whose groups have their ranks "
+            "in ascending order: leave sort_ranks away"
+        )
+
+
 def summed(op: ReduceOp, tensor: torch.Tensor) -> ReduceOp:
     """The operation that reduces `tensor`: whole numbers have no average, and are summed for _divide_sum."""
     if op is not Average or tensor.is_floating_point() or tensor.is_complex():
@@ -67,4 +85,4 @@ def summed(op: ReduceOp, tensor: torch.Tensor) -> ReduceOp:
     return Sum
 
 
-__all__ = ["check", "check_came", "check_count", "operation_of", "row_of", "summed"]
+__all__ = ["as_real", "check", "check_came", "check_count", "check_order", "operation_of", "row_of", "summed"]

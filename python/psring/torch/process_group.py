@@ -25,7 +25,7 @@ from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, num_bytes, on_host, untraced_methods
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _splits, _start_alltoall
-from .group_arguments import check, check_came, check_count, operation_of, row_of, summed
+from .group_arguments import as_real, check, check_came, check_count, check_order, operation_of, row_of, summed
 from .group_rendezvous import step_timeout_s
 from .sparse import start_sparse_allreduce
 from .work import PsringWork, complete_all
@@ -72,14 +72,15 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def _allreduce(self, kind: str, tensors: List[torch.Tensor], opts: Any, result: Callable[[], Any]) -> Any:
         """In place; what `result` returns, once all are reduced, is the work's."""
-        op, name = operation_of(opts), self._next(kind)
+        op = operation_of(opts)
+        parts, name = [as_real(tensor, op) for tensor in tensors], self._next(kind)
         handles = [
-            _start_allreduce(t, True, summed(op, t), f"{name}.{i}", 1.0, 1.0, self._set) for i, t in enumerate(tensors)
+            _start_allreduce(t, True, summed(op, t), f"{name}.{i}", 1.0, 1.0, self._set) for i, t in enumerate(parts)
         ]
 
         def finish() -> Any:
-            for tensor in tensors:
-                self._divide_sum(op, tensor)
+            for part in parts:
+                self._divide_sum(op, part)
             return result()
 
         return self._work(handles, finish)
@@ -113,7 +114,8 @@ class PsringProcessGroup(dist.ProcessGroup):
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         root, name = self._root(opts.rootRank if opts is not None else 0), self._next("broadcast")
-        handles = [_start_broadcast(t, True, root, f"{name}.{i}", self._set) for i, t in enumerate(tensors)]
+        parts = [as_real(tensor) for tensor in tensors]
+        handles = [_start_broadcast(t, True, root, f"{name}.{i}", self._set) for i, t in enumerate(parts)]
         return self._work(handles, lambda: tensors)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
@@ -130,8 +132,9 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """An allgather, of which the root alone takes the result."""
+        inputs = [as_real(tensor) for tensor in inputs]
         if self.rank() == opts.rootRank:
-            return self.allgather(outputs, inputs)
+            return self.allgather([[as_real(target) for target in targets] for targets in outputs], inputs)
         handles = self._start_gathers(inputs)
         return self._work(handles, lambda: [])
 
@@ -200,6 +203,7 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def _start_reduce_scatter(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Handle:
         """Its result is `output`, written."""
+        output, input = as_real(output, operation_of(opts)), as_real(input, operation_of(opts))
         dtype = check_dtype(input, "reduce_scatter")
         source, target = on_host(input), on_host(output)
         of_input = target.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
@@ -370,6 +374,7 @@ def _place(rank: int, size: int) -> Dict[str, int]:
 def _create(options: Any, _: Any = None) -> PsringProcessGroup:
     """Of init_process_group and new_group."""
     ranks = list(options.global_ranks_in_group)
+    check_order(ranks)
     if not _job.is_initialized():
         place = _place(options.group_rank, options.group_size)
         channel = None
