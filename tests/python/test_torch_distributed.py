@@ -501,6 +501,32 @@ def test_complex_tensors():
     assert run(complex_tensors, env=master()) == [True, True]
 
 
+def gather_in_inference_mode():
+    """Whichever thread completes the collectives."""
+    import torch.distributed as dist
+
+    join_group()
+    me = dist.get_rank()
+    with torch.inference_mode():
+        gathered, reduced = torch.zeros(2), torch.full((2, 3), float(me)).t()
+        for work in [
+            dist.all_gather_into_tensor(gathered, torch.full((1,), float(me)), async_op=True),
+            dist.all_reduce(reduced, async_op=True),
+        ]:
+            time.sleep(0.5)  # until the group's thread has done it
+            work.wait()
+    usual = torch.zeros(2)
+    work = dist.all_gather_into_tensor(usual, torch.full((1,), float(me)), async_op=True)
+    with torch.inference_mode():
+        work.wait()
+    assert not usual.is_inference() and usual.tolist() == [0, 1]
+    return gathered.tolist() == [0, 1] and reduced.tolist() == [[1, 1]] * 3
+
+
+def test_collectives_in_inference_mode():
+    assert run(gather_in_inference_mode, env=master()) == [True, True]
+
+
 def make_an_unsorted_group():
     import torch.distributed as dist
 

@@ -23,6 +23,7 @@ class PsringWork(_Work):  # type: ignore[misc,valid-type]
         self._handles, self._finish = handles, finish
         self._lock = threading.Lock()
         self._done = False
+        self._inference = torch.is_inference_mode_enabled()  # of the caller's thread; another one may complete it
         self._error: Optional[BaseException] = None
         self._result: Any = None
         self._ended: Any = torch.futures.Future()
@@ -39,9 +40,9 @@ class PsringWork(_Work):  # type: ignore[misc,valid-type]
             if self._done:
                 return
             try:
-                for handle in self._handles:
-                    handle.wait()
-                with torch.no_grad():
+                with torch.inference_mode(self._inference), torch.no_grad():
+                    for handle in self._handles:
+                        handle.wait()
                     self._result = self._finish()
             except BaseException as error:  # also what Ctrl-C raises: the future carries it
                 self._error = error
