@@ -527,6 +527,26 @@ def test_collectives_in_inference_mode():
     assert run(gather_in_inference_mode, env=master()) == [True, True]
 
 
+def wait_for_a_late_rank():
+    import torch.distributed as dist
+
+    join_group()
+    late, numbers = dist.get_rank() == 0, torch.ones(2)
+    dist.barrier()
+    if late:
+        time.sleep(3)
+    work = dist.all_reduce(numbers, async_op=True)
+    if not late:
+        with pytest.raises(RuntimeError, match="has not ended within 0.5 s"):
+            work.wait(timedelta(seconds=0.5))
+    work.wait(timedelta(seconds=30))
+    return numbers.tolist()
+
+
+def test_a_work_waits_no_longer_than_it_is_told():
+    assert run(wait_for_a_late_rank, env=master()) == [[2, 2], [2, 2]]
+
+
 def make_an_unsorted_group():
     import torch.distributed as dist
 

@@ -32,7 +32,9 @@ def start_sparse_allreduce(tensor: torch.Tensor, average: bool, what: str, name:
         if len(all_rows) != len(total) or bool(((all_rows < 0) | (all_rows >= ends)).any()):
             raise _lib.PsringError(f"another rank sent {what} with rows outside of {list(mine.shape)}")
         all_rows = all_rows.t().to(mine.device)
-        return torch.sparse_coo_tensor(all_rows, total.to(mine.device), mine.shape, **_UNCHECKED).coalesce()
+        return torch.sparse_coo_tensor(
+            all_rows, total.to(mine.device), mine.shape, device=mine.device, **_UNCHECKED
+        ).coalesce()
 
     return Handle([*rows._operations, *parts._operations], collect)
 

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from typing import Any, Callable, List, Optional
 
 import torch
@@ -50,10 +51,20 @@ class PsringWork(_Work):  # type: ignore[misc,valid-type]
         self._ended.set_result(None)  # not under the lock: what is chained to the future runs here, and may wait
 
     def wait(self, timeout: Any = None) -> bool:
+        """timeout: a timedelta; None or 0: the job's step_timeout_s. After an error of its own, it may be called again."""
+        if timeout and timeout.total_seconds() > 0:  # torch has -1 ms for none, too
+            self._await_within(timeout.total_seconds())
         self.complete()
         if self._error is not None:
             raise self._error
         return True
+
+    def _await_within(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self.is_completed():
+            if time.monotonic() > end:
+                raise RuntimeError(f"wait(timeout=...): the collective has not ended within {seconds:g} s")
+            time.sleep(0.001)
 
     def is_completed(self) -> bool:
         if not self._done and all(handle.poll() for handle in self._handles):
