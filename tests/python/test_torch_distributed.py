@@ -55,6 +55,9 @@ def under_ddp():
     out.append(parts[1].tolist() == [1, 1] and parts[0].tolist() == [0, 0])
     whole = torch.zeros(4)
     dist.all_gather_into_tensor(whole, torch.full((2,), float(rank)))
+    by_rank = [[torch.zeros(2), torch.zeros(1)] for _ in range(dist.get_world_size())]
+    dist.all_gather_coalesced(by_rank, [torch.full((2,), float(rank)), torch.full((1,), rank + 10.0)])
+    assert [[part.tolist() for part in parts] for parts in by_rank] == [[[r, r], [r + 10]] for r in range(len(by_rank))]
     out.append(whole.tolist() == [0, 0, 1, 1])
     part = torch.zeros(1)
     dist.reduce_scatter_tensor(part, torch.arange(2.0))

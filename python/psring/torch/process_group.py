@@ -185,6 +185,10 @@ class PsringProcessGroup(dist.ProcessGroup):
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
         return self.allgather_into_tensor_coalesced([output], [input])
 
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """The outputs are by rank, and then by input."""
+        return self.allgather([list(of_input) for of_input in zip(*outputs)], inputs)
+
     def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Also of what torch's functional collectives and DTensor gather."""
         check_count("all_gather_into_tensor", "the list of outputs", outputs, len(inputs))
