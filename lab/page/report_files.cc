@@ -30,6 +30,20 @@ absl::Status DiskIsFull(const fs::path& path, absl::string_view why,
                    ". Free space there, or choose ", another));
 }
 
+// Where a link leads, which stays a link: /dev/stdout, too, is one.
+fs::path Followed(const fs::path& path) {
+  std::error_code error;
+  const fs::path followed = fs::canonical(path, error);
+  return error ? path : followed;
+}
+
+// A file would take its place: a device's, or a pipe's.
+bool IsSpecial(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  return fs::exists(status) && !fs::is_regular_file(status);
+}
+
 // Returns when the disk has it.
 absl::Status WriteToDisk(const fs::path& path, absl::string_view text) {
   auto file = File::Open(path, O_WRONLY | O_CREAT | O_TRUNC);
@@ -73,8 +87,13 @@ absl::Status CheckReportPath(const std::string& directory,
     if (fs::is_directory(fs::path(directory) / name, error)) {
       return CannotWrite(fs::path(directory) / name, "it is a folder", another);
     }
+    if (IsSpecial(fs::path(directory) / name)) {
+      return CannotWrite(fs::path(directory) / name, "it is not a file",
+                         another);
+    }
   }
-  auto probe = WriteTemporary(fs::path(directory) / names.front(), "", another);
+  auto probe = WriteTemporary(Followed(fs::path(directory) / names.front()), "",
+                              another);
   if (!probe.ok()) return probe.status();
   fs::remove(*probe, error);
   return absl::OkStatus();
@@ -83,13 +102,15 @@ absl::Status CheckReportPath(const std::string& directory,
 absl::Status WriteReportFile(const std::string& directory,
                              const std::string& name, absl::string_view text,
                              absl::string_view another) {
-  const fs::path path = fs::path(directory) / name;
+  const fs::path path = Followed(fs::path(directory) / name);
+  if (IsSpecial(path)) return CannotWrite(path, "it is not a file", another);
   const auto temporary = WriteTemporary(path, text, another);
   if (!temporary.ok()) return temporary.status();
   std::error_code error;
   fs::rename(*temporary, path, error);
   if (error) return CannotWrite(path, error.message(), another);
-  auto folder = File::Open(directory, O_RDONLY | O_DIRECTORY);
+  const std::string parent = path.parent_path().string();
+  auto folder = File::Open(parent, O_RDONLY | O_DIRECTORY);
   return folder.ok() ? folder->Sync() : folder.status();
 }
 

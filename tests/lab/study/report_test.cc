@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -280,6 +281,32 @@ TEST(ReportFiles, AFolderInTheReportsPlaceIsFound) {
   EXPECT_THAT(std::string(CheckReportPath(dir + "/new.html").message()),
               HasSubstr("names a file: give the folder for report.html"));
   EXPECT_FALSE(std::filesystem::exists(dir + "/new.html"));
+}
+
+// As root, a rename would replace /dev/null.
+TEST(ReportFiles, APipeInTheReportsPlaceStaysThere) {
+  const std::string dir = testing::TempDir() + "/special";
+  std::filesystem::create_directories(dir);
+  const std::string pipe = dir + "/report.html";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const absl::Status& s :
+       {CheckReportPath(dir), WriteReportFile(dir, "report.html", "text")}) {
+    EXPECT_THAT(std::string(s.message()),
+                HasSubstr("report.html: it is not a file"));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
+TEST(ReportFiles, ALinkInTheReportsPlaceStaysALink) {
+  const std::string dir = testing::TempDir() + "/linked";
+  std::filesystem::create_directories(dir + "/there");
+  ASSERT_TRUE(WriteReportFile(dir + "/there", "r.html", "old").ok());
+  std::filesystem::create_symlink("there/r.html", dir + "/r.html");
+  ASSERT_TRUE(WriteReportFile(dir, "r.html", "text").ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(dir + "/r.html"));
+  std::stringstream text;
+  text << std::ifstream(dir + "/there/r.html").rdbuf();
+  EXPECT_EQ(text.str(), "text");
 }
 
 TEST(ReportFiles, CheckingMakesTheFolderAndLeavesNothingInIt) {
