@@ -213,7 +213,8 @@ void AddPredictFlags(CommandLine& line, PredictFlags& flags) {
            "Steps to simulate where workers differ")
       .Range(1, 1000);
   line.Add("--seed", flags.options.effort.seed,
-           "Seed of the simulation's draws");
+           "Seed of the simulation's draws")
+      .Range(int64_t{0}, int64_t{1} << 40);
   line.Add("--json", flags.json, "File for every prediction");
   line.Add("--out", flags.out,
            "Folder for predict.html; with --check, predict-check.json");
