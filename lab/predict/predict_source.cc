@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -34,6 +34,8 @@ constexpr int kMaxDepth = 64;
 
 // Of what files say; it fits an int64_t.
 constexpr double kLargest = 1e18;
+// What is less counts as none: a quotient by it would be infinite.
+constexpr double kLeast = 1 / kLargest;
 
 // A field of a file, or DATA_LOSS with its place.
 class Field {
@@ -69,7 +71,7 @@ class Field {
   absl::StatusOr<double> Positive() const {
     if (!ok()) return status();
     const auto value = NotNegative();
-    return value.ok() && *value > 0 ? value : IsNot("a positive number");
+    return value.ok() && *value > kLeast ? value : IsNot("a positive number");
   }
 
   absl::StatusOr<double> NotNegative() const {
@@ -81,12 +83,12 @@ class Field {
     return IsNot("a number from 0 on");
   }
 
- private:
   absl::Status IsNot(const char* what) const {
     return absl::DataLossError(
         absl::StrCat("--from: ", place_, " of ", where_, " is not ", what));
   }
 
+ private:
   Field(const std::string& where, std::string place, const json& value)
       : where_(where), place_(std::move(place)), value_(&value) {}
 
@@ -201,6 +203,10 @@ absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {
     source.run = NameOf(root["runs"][i]);
     source.parameters = static_cast<int64_t>(run->parameters);
     source.compute_s = BusyTimes(root["runs"][i]);
+    for (const double seconds : source.compute_s) {
+      if (seconds >= 0 && seconds <= kLargest) continue;
+      return runs[i]["step_seconds"].IsNot("of busy times from 0 on");
+    }
     source.with_exchange = source.compute_s.empty();
     if (source.with_exchange) source.compute_s = StepSeconds(run->steps);
     if (source.compute_s.empty()) source.compute_s = {run->mean};
@@ -276,9 +282,10 @@ absl::StatusOr<PredictSource> ReadSource(const std::string& path) {
                      ". psring compare writes report.json, psring bench "
                      "bench.json"));
   }
-  const std::string text((std::istreambuf_iterator<char>(file)),
-                         std::istreambuf_iterator<char>());
-  const json root = ParseShallowObject(text, kMaxDepth);
+  // Unlike an iterator, it does not throw where reading fails.
+  std::ostringstream text;
+  text << file.rdbuf();
+  const json root = ParseShallowObject(text.str(), kMaxDepth);
   if (!root.is_object()) {
     return absl::DataLossError(
         absl::StrCat("--from: ", path,

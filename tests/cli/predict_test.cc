@@ -243,8 +243,13 @@ TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
       {R"({"runs": [{"seconds": 1, "num_steps": 5, "num_parameters": 9,
                       "steps": [{"step": 1}]}]})",
        "has no runs[0].steps[0].seconds"},
+      {R"({"runs": [{"seconds": 1, "num_steps": 5, "num_parameters": 9,
+                      "steps": [], "step_seconds": {"0": {"busy": [-5]}}}]})",
+       "runs[0].step_seconds of"},
       {R"({"links": []})", "has no links[0]"},
       {R"({"links": [{"median_bits_per_s": 0}]})",
+       "links[0].median_bits_per_s of"},
+      {R"({"links": [{"median_bits_per_s": 1e-320}]})",
        "links[0].median_bits_per_s of"},
   };
   for (const auto& [text, said] : kWrong) {
@@ -261,6 +266,9 @@ TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
   const Ran folder = Predict({"--from=" + out_, "--update=4GB"});
   EXPECT_EQ(folder.code, 1) << folder.output;
   EXPECT_THAT(folder.output, HasSubstr(out_ + " is a folder"));
+  const Ran unreadable = Predict({"--from=/proc/self/mem", "--update=4GB"});
+  EXPECT_EQ(unreadable.code, 1) << unreadable.output;
+  EXPECT_THAT(unreadable.output, HasSubstr("/proc/self/mem is not a JSON"));
 }
 
 TEST_F(PredictTest, AJsonThatCannotBeWrittenIsSaidBeforeAnythingIsMeasured) {
@@ -300,6 +308,8 @@ TEST_F(PredictTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"--compute=1ms", "--parameters=1000000000000", "--update=4GB"},
            {"1000000000000 parameters", "--bucket-mb"}},
           {{"--forward-share=2"}, {"--forward-share", "2"}},
+          {{"--seed=-1"}, {"--seed", "-1"}},
+          {{"--seed=99999999999999999999"}, {"--seed", "range"}},
           {{"--links=1gbit"}, {"--links", "--check"}},
           {{"--check", "--link=1gbit"}, {"--link", "--check"}},
           {{"--check", "--latency=1ms"}, {"--latency", "--check"}},
