@@ -82,11 +82,24 @@ absl::Status Train(
                                          : watch->lines());
   };
   SupervisorOptions options;
-  options.on_tick = show;
+  Supervisor* processes = nullptr;
+  bool hopeless = false;
+  options.on_tick = [&] {
+    show();
+    // Before training has begun, the others would wait for the one that has
+    // failed until they may not.
+    if (hopeless || !processes->first_failure() ||
+        !worker0.metrics().role.empty()) {
+      return;
+    }
+    hopeless = true;
+    processes->Stop(absl::Seconds(1));
+  };
   options.on_line = std::move(on_line);
   options.groups = job.groups;
   RunningJob running;
   Supervisor supervisor(cancellation, options);
+  processes = &supervisor;
   const auto coordinator = running.Start(job, supervisor);
   const absl::Status started = coordinator.status();
   if (!started.ok()) supervisor.Stop();
