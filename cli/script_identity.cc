@@ -147,9 +147,10 @@ std::vector<std::string> ImportedFiles(const std::string& script) {
 std::map<std::string, std::string> DescribeFiles(const Args& files) {
   std::map<std::string, std::string> described;
   for (const std::string& file : files) {
+    const std::string name = absl::StrCat("the file ", file);
+    if (described.contains(name)) continue;
     if (const auto crc = Crc32OfFile(file); crc.ok()) {
-      described[absl::StrCat("the file ", file)] =
-          absl::StrFormat("CRC-32 %08x", *crc);
+      described[name] = absl::StrFormat("CRC-32 %08x", *crc);
     }
   }
   return described;

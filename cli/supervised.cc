@@ -52,9 +52,6 @@ constexpr absl::Duration kUnreadGrace = absl::Seconds(5);
 // So that a job that fails at once does not keep a host busy, and that other
 // hosts' processes have ended, too.
 constexpr absl::Duration kRestartDelay = absl::Seconds(1);
-// From SIGTERM to SIGKILL for processes that have trained nothing yet. A server
-// with a coordinator would wait for those who may still come.
-constexpr absl::Duration kFormingGrace = absl::Seconds(1);
 // How long others have ended before those are named that have not.
 constexpr absl::Duration kTellRemaining = absl::Seconds(10);
 // How often a file gets a line of how far the job is.

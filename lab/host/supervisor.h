@@ -22,6 +22,10 @@
 
 namespace psring {
 
+// For Stop(), of processes that have trained nothing yet. A server with a
+// coordinator would wait for those who may still come.
+inline constexpr absl::Duration kFormingGrace = absl::Seconds(1);
+
 struct SupervisorOptions {
   // After the first failure: how long the others have to notice it,
   // before SIGTERM. Heartbeats tell them within 10 s.

@@ -93,7 +93,7 @@ absl::Status Train(
       return;
     }
     hopeless = true;
-    processes->Stop(absl::Seconds(1));
+    processes->Stop(kFormingGrace);
   };
   options.on_line = std::move(on_line);
   options.groups = job.groups;

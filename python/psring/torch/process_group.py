@@ -207,7 +207,8 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def _start_reduce_scatter(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Handle:
         """Its result is `output`, written."""
-        output, input = as_real(output, operation_of(opts)), as_real(input, operation_of(opts))
+        op = operation_of(opts)
+        output, input = as_real(output, op), as_real(input, op)
         dtype = check_dtype(input, "reduce_scatter")
         source, target = on_host(input), on_host(output)
         of_input = target.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
@@ -216,12 +217,12 @@ class PsringProcessGroup(dist.ProcessGroup):
             target = torch.empty(output.shape, dtype=source.dtype, device="cpu")
         operation = memory.start_reducescatter(
             self._next("reduce_scatter"), source.data_ptr(), target.data_ptr(), [target.numel()] * self.size(),
-            dtype, summed(operation_of(opts), source), process_set=self._set, keep=(source, target),
+            dtype, summed(op, source), process_set=self._set, keep=(source, target),
         )  # fmt: skip
 
         def collect() -> torch.Tensor:
             with torch.no_grad():
-                self._divide_sum(operation_of(opts), target)
+                self._divide_sum(op, target)
                 if not same:
                     output.copy_(target)
             return output

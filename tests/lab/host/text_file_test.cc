@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "tests/testing/test_directory.h"
@@ -19,9 +17,7 @@ TEST(TextFileTest, ReplacesWhatWasThere) {
   const std::string path = testing::TestDirectory() + "/script.py";
   ASSERT_TRUE(WriteTextFile(path, "print(1)\nprint(2)\n").ok());
   ASSERT_TRUE(WriteTextFile(path, "print(3)\n").ok());
-  std::ifstream file(path);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}),
-            "print(3)\n");
+  EXPECT_EQ(testing::ReadFile(path), "print(3)\n");
 }
 
 TEST(TextFileTest, AFailureNamesThePathAndTheReason) {

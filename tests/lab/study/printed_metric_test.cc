@@ -15,6 +15,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// Of worker 0, of whose run `known` is known.
+std::vector<EpochSample> EpochsOf(const PrintedMetric& metric,
+                                  const ProcessMetrics& known = {}) {
+  std::vector<ProcessMetrics> all = {known};
+  all[0].role = "worker";
+  metric.AddTo(all);
+  return all[0].epochs;
+}
+
 TEST(PrintedMetric, TakesEveryNumberThatWorkerZeroPrints) {
   PrintedMetric metric("accuracy ([0-9.]+)%", /*is_loss=*/false);
   metric.Take("epoch 1: loss 0.3");
@@ -37,12 +46,11 @@ TEST(PrintedMetric, TakesEveryNumberThatWorkerZeroPrints) {
 TEST(PrintedMetric, StandsForWhatTheScriptLogs) {
   PrintedMetric metric("accuracy ([0-9.]+)", /*is_loss=*/false);
   metric.Take("accuracy 0.5");
-  std::vector<ProcessMetrics> all(1);
-  all[0].role = "worker";
-  all[0].epochs.resize(3);
-  metric.AddTo(all);
-  ASSERT_EQ(all[0].epochs.size(), 1u);
-  EXPECT_EQ(all[0].epochs[0].test_accuracy, 0.5);
+  ProcessMetrics known;
+  known.epochs.resize(3);
+  const std::vector<EpochSample> epochs = EpochsOf(metric, known);
+  ASSERT_EQ(epochs.size(), 1u);
+  EXPECT_EQ(epochs[0].test_accuracy, 0.5);
 }
 
 // A progress bar that draws itself anew has no line's end.
@@ -51,21 +59,17 @@ TEST(PrintedMetric, IsFoundAtTheEndOfAnEndlessLine) {
   std::string line(10 << 20, '.');
   line += "accuracy 0.5";
   metric.Take(line);
-  std::vector<ProcessMetrics> all(1);
-  all[0].role = "worker";
-  metric.AddTo(all);
-  ASSERT_EQ(all[0].epochs.size(), 1u);
-  EXPECT_EQ(all[0].epochs[0].test_accuracy, 0.5);
+  const std::vector<EpochSample> epochs = EpochsOf(metric);
+  ASSERT_EQ(epochs.size(), 1u);
+  EXPECT_EQ(epochs[0].test_accuracy, 0.5);
 }
 
 TEST(PrintedMetric, MayEndASentence) {
   PrintedMetric metric("accuracy is ([0-9.]+)", /*is_loss=*/false);
   metric.Take("Epoch 1 is over, and its accuracy is 0.915.");
-  std::vector<ProcessMetrics> all(1);
-  all[0].role = "worker";
-  metric.AddTo(all);
-  ASSERT_EQ(all[0].epochs.size(), 1u);
-  EXPECT_EQ(all[0].epochs[0].test_accuracy, 0.915);
+  const std::vector<EpochSample> epochs = EpochsOf(metric);
+  ASSERT_EQ(epochs.size(), 1u);
+  EXPECT_EQ(epochs[0].test_accuracy, 0.915);
 }
 
 TEST(PrintedMetric, MayHaveMoreInItsGroupThanTheNumber) {
@@ -73,12 +77,10 @@ TEST(PrintedMetric, MayHaveMoreInItsGroupThanTheNumber) {
   metric.Take("[1] (acc=0.74%) loss=0.3");
   metric.Take("[2] acc=0.91, loss=0.2");
   metric.Take("[3] acc=... loss=0.1");
-  std::vector<ProcessMetrics> all(1);
-  all[0].role = "worker";
-  metric.AddTo(all);
-  ASSERT_EQ(all[0].epochs.size(), 2u);
-  EXPECT_DOUBLE_EQ(all[0].epochs[0].test_accuracy, 0.0074);
-  EXPECT_DOUBLE_EQ(all[0].epochs[1].test_accuracy, 0.0091);
+  const std::vector<EpochSample> epochs = EpochsOf(metric);
+  ASSERT_EQ(epochs.size(), 2u);
+  EXPECT_DOUBLE_EQ(epochs[0].test_accuracy, 0.0074);
+  EXPECT_DOUBLE_EQ(epochs[1].test_accuracy, 0.0091);
 }
 
 // 30 steps in 50 seconds, and 970 in the eight minutes after that.
@@ -87,12 +89,10 @@ TEST(PrintedMetric, TakesItsStepFromTheProgressOfThatTime) {
   metric.Take("accuracy 0.5");
   const double now = absl::ToDoubleSeconds(WallNow() - absl::UnixEpoch());
   const auto step_after = [&](double seconds) {
-    std::vector<ProcessMetrics> all(1);
-    all[0].role = "worker";
-    all[0].started_s = now - seconds;
-    all[0].progress = {{0, 10, 0, 0}, {30, 60, 0, 0}, {1000, 540, 0, 0}};
-    metric.AddTo(all);
-    return static_cast<double>(all[0].epochs[0].step);
+    ProcessMetrics known;
+    known.started_s = now - seconds;
+    known.progress = {{0, 10, 0, 0}, {30, 60, 0, 0}, {1000, 540, 0, 0}};
+    return static_cast<double>(EpochsOf(metric, known)[0].step);
   };
   EXPECT_EQ(step_after(5), 0);
   EXPECT_NEAR(step_after(35), 15, 3);
@@ -106,12 +106,10 @@ TEST(PrintedMetric, ComesAfterTheStepThatBeganBeforeIt) {
   metric.Take("accuracy 0.5");
   const double now = absl::ToDoubleSeconds(WallNow() - absl::UnixEpoch());
   for (const double seconds : {12, 19}) {
-    std::vector<ProcessMetrics> all(1);
-    all[0].role = "worker";
-    all[0].started_s = now - seconds;
-    all[0].progress = {{0, 1, 0, 0}, {19, 10, 0, 0}, {20, 20, 0, 0}};
-    metric.AddTo(all);
-    EXPECT_EQ(all[0].epochs[0].step, 20);
+    ProcessMetrics known;
+    known.started_s = now - seconds;
+    known.progress = {{0, 1, 0, 0}, {19, 10, 0, 0}, {20, 20, 0, 0}};
+    EXPECT_EQ(EpochsOf(metric, known)[0].step, 20);
   }
 }
 
@@ -130,23 +128,19 @@ TEST(PrintedMetric, ThatIsNoNumberAtLastHasDiverged) {
 TEST(PrintedMetric, OfALossIsNoAccuracyAndNoPercentage) {
   PrintedMetric metric("perplexity ([0-9.]+)", /*is_loss=*/true);
   metric.Take("perplexity 35.2");
-  std::vector<ProcessMetrics> all(1);
-  all[0].role = "worker";
-  metric.AddTo(all);
-  ASSERT_EQ(all[0].epochs.size(), 1u);
-  EXPECT_EQ(all[0].epochs[0].test_loss, 35.2);
-  EXPECT_TRUE(std::isnan(all[0].epochs[0].test_accuracy));
+  const std::vector<EpochSample> epochs = EpochsOf(metric);
+  ASSERT_EQ(epochs.size(), 1u);
+  EXPECT_EQ(epochs[0].test_loss, 35.2);
+  EXPECT_TRUE(std::isnan(epochs[0].test_accuracy));
   EXPECT_EQ(metric.percent(), std::nullopt);
 }
 
 TEST(PrintedMetric, WithoutAPatternNothingChanges) {
   PrintedMetric metric("", /*is_loss=*/false);
   metric.Take("accuracy 3");
-  std::vector<ProcessMetrics> all(1);
-  all[0].role = "worker";
-  all[0].epochs.resize(1);
-  metric.AddTo(all);
-  EXPECT_EQ(all[0].epochs.size(), 1u);
+  ProcessMetrics known;
+  known.epochs.resize(1);
+  EXPECT_EQ(EpochsOf(metric, known).size(), 1u);
   EXPECT_EQ(metric.percent(), std::nullopt);
 }
 
@@ -166,10 +160,7 @@ TEST(PrintedMetric, ANumberWithAPercentSignIsAPercentageHoweverSmall) {
     PrintedMetric metric("Acc@1 ([0-9.]+)", /*is_loss=*/false);
     metric.Take(line);
     EXPECT_EQ(metric.percent(), true) << line;
-    std::vector<ProcessMetrics> all(1);
-    all[0].role = "worker";
-    metric.AddTo(all);
-    EXPECT_DOUBLE_EQ(all[0].epochs[0].test_accuracy, 0.0074) << line;
+    EXPECT_DOUBLE_EQ(EpochsOf(metric)[0].test_accuracy, 0.0074) << line;
   }
   PrintedMetric other("Acc@1 ([0-9.]+)", /*is_loss=*/false);
   other.Take("Acc@1 0.74, 30% done");
