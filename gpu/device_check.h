@@ -18,8 +18,8 @@ namespace psring {
 absl::Status CheckOptimizers(Device& device, int64_t num_elements,
                              Time deadline, const Cancellation& cancellation);
 
-// Bytes a second between page-locked memory and the GPU: medians of 20 copies,
-// and of 20 in both directions at once (bytes of both).
+// Bytes a second between page-locked memory and the GPU, by its clock: medians
+// of 20 copies, and of 20 in both directions at once (bytes of both).
 struct CopyRates {
   double to_device = 0;
   double to_host = 0;
@@ -37,7 +37,7 @@ struct PeerCopy {
 };
 
 // From one GPU's memory to another's, which reach each other from then on if
-// they can: the median of 20 copies.
+// they can: the median of 20 copies, by the first one's clock.
 absl::StatusOr<PeerCopy> MeasurePeerCopy(Device& from, Device& to,
                                          int64_t size_bytes, Time deadline,
                                          const Cancellation& cancellation);

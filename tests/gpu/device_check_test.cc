@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "tests/testing/fake_device.h"
 #include "tests/testing/soon.h"
 
@@ -26,6 +27,17 @@ class WrongDevice : public FakeDevice {
                       Stream stream) override {
     return FakeDevice::Update(formula, gradient, 1.0f, parameters, slots,
                               num_elements, stream);
+  }
+};
+
+// A GPU by whose clock everything takes a millisecond.
+class TimedDevice : public FakeDevice {
+ public:
+  using FakeDevice::FakeDevice;
+  absl::StatusOr<absl::Duration> Elapsed(Event begin, Event end) override {
+    const auto elapsed = FakeDevice::Elapsed(begin, end);
+    if (!elapsed.ok()) return elapsed;
+    return absl::Milliseconds(1);
   }
 };
 
@@ -64,6 +76,24 @@ TEST(MeasureCopies, GivesRatesAndLeavesNothingLocked) {
   EXPECT_GT(rates->both, 0);
   EXPECT_EQ(device.num_registered(), 0);
   EXPECT_EQ(device.allocated_bytes(), 0);
+}
+
+TEST(MeasureCopies, GoesByTheClockOfTheGpu) {
+  TimedDevice device;
+  const auto rates = MeasureCopies(device, 1 << 20, Soon(), Cancellation());
+  ASSERT_TRUE(rates.ok()) << rates.status();
+  EXPECT_DOUBLE_EQ(rates->to_device, 1000.0 * (1 << 20));
+  EXPECT_DOUBLE_EQ(rates->to_host, 1000.0 * (1 << 20));
+  EXPECT_DOUBLE_EQ(rates->both, 2000.0 * (1 << 20));
+}
+
+TEST(MeasurePeerCopy, GoesByTheClockOfTheGpuThatCopies) {
+  TimedDevice first(0);
+  FakeDevice second(1);
+  const auto copy =
+      MeasurePeerCopy(first, second, 1 << 16, Soon(), Cancellation());
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_DOUBLE_EQ(copy->rate, 1000.0 * (1 << 16));
 }
 
 // Once they are asked to reach each other; before, a real one copies through
