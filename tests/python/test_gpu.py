@@ -309,6 +309,15 @@ def test_what_differs_in_more_than_its_size_is_copied_by_itself(monkeypatch, tog
     _tensors.copy_all([])
 
 
+@pytest.mark.skipif(not hasattr(torch, "_foreach_copy_"), reason="torch before 2.1 has no _foreach_copy_")
+def test_what_lies_as_its_place_is_copied_without_a_view(monkeypatch):
+    taken = []
+    monkeypatch.setattr(_tensors, "_foreach_copy", lambda places, values: taken.extend(values))
+    values = [torch.randn(2, 3), torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)]
+    _tensors.copy_all([(torch.empty_like(value), value) for value in values])
+    assert [a is b for a, b in zip(taken, values)] == [True, True]
+
+
 # ---- On a GPU ------------------------------------------------------------------
 
 

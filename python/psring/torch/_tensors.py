@@ -158,11 +158,12 @@ def copy_all(pairs: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:
     values: List[torch.Tensor] = []
     for place, value in pairs:
         alike = place.dtype == value.dtype and place.device == value.device and place.shape == value.shape
-        if alike and place.is_contiguous() and value.is_contiguous():
+        lie_alike = place.stride() == value.stride()
+        if alike and not lie_alike and place.is_contiguous() and value.is_contiguous():
             # Their strides differ only in dimensions of size 1, as channels_last has them.
-            value = value.as_strided(place.shape, place.stride())
+            value, lie_alike = value.as_strided(place.shape, place.stride()), True
         lazily = place.is_conj() or place.is_neg()
-        if _foreach_copy is None or not alike or lazily or place.stride() != value.stride():
+        if _foreach_copy is None or not alike or lazily or not lie_alike:
             place.copy_(value)
             continue
         places.append(place)
