@@ -304,8 +304,11 @@ class Part:
 
     def _check_unfrozen(self) -> None:
         """Raises where a parameter needs a gradient that the exchange does not know."""
-        for name, param in self._named():
-            if param.requires_grad and id(param) not in self._known:
+        for group in self.optimizer.param_groups:
+            for param in group["params"]:
+                if not param.requires_grad or id(param) in self._known:
+                    continue
+                name = next(name for name, held in self._named() if held is param)  # not in each step: it takes longer
                 is_old = id(param) in self._held
                 then, now = ("did not need a gradient", "does") if is_old else ("was not in param_groups", "is")
                 raise RuntimeError(
