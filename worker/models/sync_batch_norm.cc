@@ -2,6 +2,7 @@
 
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/var_mean.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -80,10 +81,10 @@ Statistics StatisticsOf(const at::Tensor& x, GatherStatistics& gather) {
   if (count > 0) {
     const auto [variance, mean] =
         at::var_mean(x.to(at::kFloat), kAxes, /*unbiased=*/false);
-    const std::vector<float> means = Numbers(mean);
-    const std::vector<float> squares = Numbers(variance.mul(count));
-    std::copy(means.begin(), means.end(), mine.begin() + 1);
-    std::copy(squares.begin(), squares.end(), mine.begin() + 1 + channels);
+    // Together: on a GPU each transfer is waited for.
+    const std::vector<float> both =
+        Numbers(at::stack({mean, variance.mul(count)}));
+    std::copy(both.begin(), both.end(), mine.begin() + 1);
   }
   return Combine(gather.Gather(mine), channels);
 }
@@ -169,8 +170,11 @@ at::Tensor SyncBatchNorm(const at::Tensor& x, const NormTensors& norm,
                 "batch norm needs more than one value per channel among all "
                 "workers; this one's input has size ",
                 x.sizes());
-    mean = OnDeviceOf(x, all.mean);
-    const at::Tensor squares = OnDeviceOf(x, all.squares);
+    std::vector<float> both = all.mean;
+    both.insert(both.end(), all.squares.begin(), all.squares.end());
+    const at::Tensor there = OnDeviceOf(x, both).reshape({2, -1});
+    mean = there[0];
+    const at::Tensor squares = there[1];
     variance = squares.div(count);
     norm.running_mean.lerp_(mean, momentum);
     norm.running_variance.lerp_(squares.div(count - 1), momentum);
