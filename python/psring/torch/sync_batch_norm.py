@@ -51,7 +51,7 @@ class SyncBatchNorm(_BatchNorm):
         axes = [0, *range(2, x.dim())]
         shape = [1, -1] + [1] * (x.dim() - 2)
         count = x.numel() // x.shape[1] if x.shape[1] else 0
-        sums = torch.cat([x.sum(axes), x.new_tensor([float(count)])])
+        sums = torch.cat([x.sum(axes), x.new_full((1,), float(count))])
         sums = allreduce(sums, op=Sum, name=name + ".mean", process_set=self.process_set)
         total = sums[-1].detach()
         if total <= 1:
