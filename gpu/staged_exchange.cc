@@ -7,6 +7,12 @@
 #include "common/clock.h"
 
 namespace psring {
+namespace {
+
+// Of who ends the exchange, with a GPU that may hang.
+constexpr absl::Duration kEndPatience = absl::Seconds(10);
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<StagedExchange>> StagedExchange::Create(
     Device& device, DeviceModel& model, FlatModel& host,
@@ -47,9 +53,17 @@ absl::Status StagedExchange::Prepare() {
 StagedExchange::~StagedExchange() {
   stopping_ = true;
   runner_.reset();
+  AwaitReturn().IgnoreError();
   // Copies may still be under way after a failure; nothing can be done for one
   // that never ends but to leave its memory locked.
   for (void* data : registered_) device_.UnregisterHost(data);
+}
+
+absl::Status StagedExchange::AwaitReturn() {
+  if (returned_.handle == nullptr) return absl::OkStatus();  // nothing did
+  absl::Status status = device_.Record(returned_, returning_);
+  if (!status.ok()) return status;
+  return Await(device_, returned_, Now() + kEndPatience, cancellation_);
 }
 
 absl::Status StagedExchange::Join(std::vector<FlatBuffer> slots,

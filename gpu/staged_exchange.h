@@ -96,6 +96,8 @@ class StagedExchange : public ForwardingExchange {
   // Where not all buckets have returned they do so now. What the compute stream
   // gets from now on finds all of them.
   absl::Status FinishReturn();
+  // At the end: parameters that return are read from the memory that is locked.
+  absl::Status AwaitReturn();
 
   Device& device_;
   DeviceModel& model_;

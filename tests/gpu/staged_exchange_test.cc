@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -406,6 +407,25 @@ TEST(StagedExchange, CallsTheGpuByBucketAndNotByTensor) {
     EXPECT_LE(gpu.device.num_calls() - before, 6 * num_buckets + 4);
     EXPECT_LT(num_buckets, 20);
     return absl::OkStatus();
+  }));
+}
+
+// CUDA does not promise to wait for them.
+TEST(StagedExchange, UnlocksNoMemoryFromWhichParametersReturn) {
+  ExpectOk(RunOnGpu({}, [&](LocalWorker& worker, GpuWorker& gpu) {
+    gpu.device.Stall(kComputeStream);
+    const absl::Status met =
+        gpu.exchange->Synchronise(Before::kEvaluation, Soon());
+    absl::Notification ended;
+    std::thread ends([&] {
+      gpu.exchange.reset();
+      ended.Notify();
+    });
+    EXPECT_FALSE(ended.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+    gpu.device.Release();
+    ends.join();
+    EXPECT_EQ(gpu.device.num_registered(), 0);
+    return met.ok() ? Await(gpu, worker) : met;
   }));
 }
 

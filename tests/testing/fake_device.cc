@@ -188,7 +188,16 @@ absl::Status FakeDevice::RegisterHost(void* data, int64_t size_bytes) {
 
 void FakeDevice::UnregisterHost(void* data) {
   MutexLock lock(&mutex_);
+  std::vector<const void*> used;
+  for (const void* place : being_copied_) {
+    if (memory_.HasRegistered(place, 1)) used.push_back(place);
+  }
   memory_.Unregister(data);
+  for (const void* place : used) {
+    if (memory_.HasRegistered(place, 1)) continue;
+    broken_.Update(absl::InternalError(
+        "memory was unlocked while a copy was going to use it"));
+  }
 }
 
 absl::StatusOr<Stream> FakeDevice::CreateStream() { return Stream{AddQueue()}; }
@@ -328,9 +337,16 @@ absl::Status FakeDevice::Copy(void* to, const void* from, int64_t size_bytes,
   if (!status.ok()) return status;
   void* const target = ReachAny(to);
   const void* const source = ReachAny(from);
+  {
+    MutexLock lock(&mutex_);
+    being_copied_.insert({to, from});
+  }
   Enqueue(stream, [=, this] {
     std::memcpy(target, source, static_cast<size_t>(size_bytes));
     MutexLock lock(&mutex_);
+    for (const void* place : {static_cast<const void*>(to), from}) {
+      being_copied_.erase(being_copied_.find(place));
+    }
     ++num_copies_;
     return absl::OkStatus();
   });

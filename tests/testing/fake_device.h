@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -72,6 +73,8 @@ class FakeDevice : public Device {
   void Free(void* data) override;
   // ALREADY_EXISTS where a page of it has been registered, as CUDA refuses it.
   absl::Status RegisterHost(void* data, int64_t size_bytes) override;
+  // Breaks the device where copies that are not done use it: CUDA promises
+  // nothing then.
   void UnregisterHost(void* data) override;
   absl::StatusOr<Stream> CreateStream() override;
   absl::StatusOr<Event> CreateEvent() override;
@@ -132,7 +135,8 @@ class FakeDevice : public Device {
   int drop_every_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none
   int64_t num_updates_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t num_copies_ ABSL_GUARDED_BY(mutex_) = 0;  // done
+  int64_t num_copies_ ABSL_GUARDED_BY(mutex_) = 0;                   // done
+  std::multiset<const void*> being_copied_ ABSL_GUARDED_BY(mutex_);  // or from
   int num_hung_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
