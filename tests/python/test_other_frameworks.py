@@ -85,6 +85,48 @@ def test_jax_calls_without_names_are_named_when_they_run():
     assert run(traced_again_on_one_rank, timeout=200) == [([7.0, 7.0, 6.5, 7.0], [0.5, 1.5])] * 2
 
 
+def gradients_of_collectives():
+    """Of a function of this rank's argument that has another rank's in it, by collective and way to run it."""
+    import jax
+    import jax.numpy as jnp
+
+    import psring.jax as ps
+
+    ps.init()
+    x = jnp.float32(ps.rank() + 1.0)  # 1 and 2
+    collectives = {
+        "sum": lambda x: ps.allreduce(x, op=ps.Sum),
+        "mean": ps.allreduce,
+        "root": lambda x: ps.broadcast(x, 1),
+        "tree": lambda x: ps.allreduce({"x": x, "count": jnp.int32(1), "none": None}, op=ps.Sum)["x"],
+        "scan": lambda x: jax.lax.scan(lambda sum, _: (sum + ps.allreduce(x), None), 0.0, jnp.arange(2))[0],
+        "metric": lambda x: x + 0 * ps.allreduce(jax.lax.stop_gradient(x), op=ps.Max),
+        "second": jax.grad(lambda x: ps.allreduce(x**3, op=ps.Sum)),
+    }
+    found = {}
+    for name, collective in collectives.items():
+        of = lambda x: collective(x) * (ps.rank() + 1)
+        found[name] = [float(way(jax.grad(of))(x)) for way in (lambda run: run, jax.jit)]
+    _, highest = jax.value_and_grad(lambda x: (x, ps.allreduce(x, op=ps.Max)), has_aux=True)(x)[0]
+    try:
+        said = str(jax.grad(lambda x: ps.allreduce(x, op=ps.Max))(x))
+    except NotImplementedError as error:
+        said = str(error)
+    return found, float(highest), said
+
+
+def test_jax_differentiates_collectives():
+    needs("jax")
+    for rank, (found, highest, said) in enumerate(run(gradients_of_collectives, timeout=200)):
+        assert found == {
+            "sum": [3.0] * 2, "mean": [1.5] * 2, "root": [1.5 * rank] * 2, "tree": [3.0] * 2, "scan": [3.0] * 2,
+            "metric": [1.0 + rank] * 2,
+            # 3x^2 times the sum of ones, of which 6x is the derivative.
+            "second": [2 * 6.0 * (rank + 1) * (rank + 1)] * 2,
+        }  # fmt: skip
+        assert highest == 2.0 and f"rank {rank}: psring.jax.allreduce with op=Max has no gradient" in said
+
+
 def trees_that_cannot_be_reduced():
     import jax
     import jax.numpy as jnp

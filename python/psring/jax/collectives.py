@@ -13,6 +13,12 @@ from ..process_sets import ProcessSet, global_process_set
 from ._arrays import call_on_host, empty, on_host, to_jax, traced
 
 
+# What a collective does with leaves, its name, and whether this is in jit; and with the gradients of
+# its results, by its name.
+_Call = Callable[[List[Any], str, bool], List[Any]]
+_Gradient = Callable[[List[Any], str], List[Any]]
+
+
 class _BadLeaf(TypeError):
     def __init__(self, index: int, why: str):
         super().__init__(why)
@@ -51,17 +57,43 @@ def _check_in_jit(leaves: List[Any], op: Optional[ReduceOp] = None) -> None:
             _number(dtype, index, op)
 
 
+def _with_gradient(call: _Call, gradient: _Gradient, name: str) -> Callable[..., List[Any]]:
+    """call() in a program, as a function of its leaves, which JAX can differentiate backwards."""
+
+    @jax.custom_vjp
+    def function(*leaves: Any) -> List[Any]:
+        return call(list(leaves), name, True)
+
+    def forward(*leaves: Any) -> Any:
+        return function(*leaves), None  # which has a gradient again, for one of a gradient
+
+    def backward(_: Any, gradients: List[Any]) -> Any:
+        known = [i for i, value in enumerate(gradients) if value.dtype != jax.dtypes.float0]  # not of integers
+        out: List[Any] = [None] * len(gradients)
+        for i, value in zip(known, gradient([gradients[i] for i in known], name + ".grad")):
+            out[i] = value
+        return tuple(out)
+
+    function.defvjp(forward, backward)
+    return function
+
+
 def _call_on_leaves(
-    what: str, call: Callable[[List[Any], str, bool], List[Any]], tree: Any, name: Optional[str], process_set: ProcessSet
-) -> Any:
-    """call(leaves, the call's name, whether this is in jit) as a tree like this one; errors name the leaf."""
+    what: str, call: _Call, gradient: _Gradient, tree: Any, op: Optional[ReduceOp], name: Optional[str],
+    process_set: ProcessSet,
+) -> Any:  # fmt: skip
+    """call() as a tree like this one; errors name the leaf. `op`: of a reduction."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
     in_jit = traced(leaves)
     called = name or _name("jax." + what, in_jit, process_set)
     if not leaves:
         return tree
     try:
-        out = call(leaves, called, in_jit)
+        if in_jit:
+            _check_in_jit(leaves, op)
+            out = _with_gradient(call, gradient, called)(*leaves)
+        else:
+            out = call(leaves, called, False)
     except _BadLeaf as error:
         path = jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(tree)[error.index][0])
         raise TypeError(f"rank {_job.rank()}: psring.jax.{what}: {path or 'the argument'}: {error}") from None
@@ -93,8 +125,6 @@ def _kind(leaf: Any) -> Kind:
 
 
 def _reduce_in_packs(leaves: List[Any], op: ReduceOp, name: str, process_set: ProcessSet, in_jit: bool) -> List[Any]:
-    if in_jit:
-        _check_in_jit(leaves, op)
     kinds = [_kind(leaf) if len(leaves) >= WORTH_PACKING else None for leaf in leaves]
     packs = Packs(kinds)
     comparison = Comparison(packs)
@@ -146,12 +176,24 @@ def allreduce(
 ) -> Any:
     """The reduction of every array of a pytree over all ranks, by default the mean.
 
-    Not differentiable: reduce gradients, not what they are taken of.
+    The gradient is the same reduction of all ranks' gradients (as Horovod's), of Sum and Average. All
+    ranks take it, backwards (jax.grad, jax.vjp).
     """
+
+    def gradient(gradients: List[Any], called: str) -> List[Any]:
+        if op not in (Average, Sum):
+            raise NotImplementedError(
+                f"rank {_job.rank()}: psring.jax.allreduce with op={op.name} has no gradient: pass "
+                "jax.lax.stop_gradient() of the argument"
+            )
+        return allreduce(gradients, op, called, process_set)
+
     return _call_on_leaves(
         "allreduce",
         lambda leaves, called, in_jit: _reduce_in_packs(leaves, op, called, process_set, in_jit),
+        gradient,
         tree,
+        op,
         name,
         process_set,
     )
@@ -160,13 +202,18 @@ def allreduce(
 def broadcast(
     tree: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's arrays, for every array of a pytree."""
+    """The root's arrays, for every array of a pytree.
+
+    The gradient, at the root, is the mean of all ranks' (as Horovod's); elsewhere it is 0.
+    """
 
     def call(leaves: List[Any], called: str, in_jit: bool) -> List[Any]:
-        if in_jit:
-            _check_in_jit(leaves)
         return call_on_host(
             lambda arrays: _broadcast_all(arrays, root_rank, called, process_set), leaves, in_jit=in_jit
         )
 
-    return _call_on_leaves("broadcast", call, tree, name, process_set)
+    def gradient(gradients: List[Any], called: str) -> List[Any]:
+        means = allreduce(gradients, Average, called, process_set)
+        return [mean * (_job.rank() == root_rank) for mean in means]
+
+    return _call_on_leaves("broadcast", call, gradient, tree, None, name, process_set)
