@@ -258,6 +258,9 @@ def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
 
 
 def _writable_copy(value: Any) -> Any:
+    if hasattr(value, "detach"):  # a tensor of torch's: numpy() is none of one that autograd follows, or of bfloat16
+        value = value.detach().cpu()
+        value = value.float() if str(value.dtype) == "torch.bfloat16" else value
     if hasattr(value, "numpy"):  # a tensor of another framework's
         value = value.numpy()
     if not hasattr(value, "dtype"):
@@ -265,6 +268,8 @@ def _writable_copy(value: Any) -> Any:
             f"sum() and mean() take a number, a tensor or an array, not {type(value).__name__}: call them for each value"
         )
     copy = value.copy()
+    if copy.dtype.name == "bfloat16":  # of ml_dtypes, without a buffer
+        copy = copy.astype("float32")
     try:
         if not memoryview(copy).readonly:
             return copy
@@ -278,7 +283,7 @@ def _writable_copy(value: Any) -> Any:
 def sum(value: Any, process_set: ProcessSet = global_process_set) -> Any:
     """The sum over all ranks of a number, or of a buffer's elements in a copy.
 
-    Booleans are counted.
+    Booleans are counted. Of bfloat16 it is float32.
     """
     if getattr(value, "dtype", None) == bool and hasattr(value, "astype"):  # a number of NumPy's, too
         value = value.astype("int64")
@@ -291,7 +296,7 @@ def sum(value: Any, process_set: ProcessSet = global_process_set) -> Any:
 
 
 def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:
-    """The mean over all ranks of a number, or of a buffer's elements in a copy."""
+    """The mean over all ranks of a number, or of a buffer's elements in a copy. Of bfloat16 it is float32."""
     if isinstance(value, numbers.Real):
         return _reduce_number(value, Average, process_set)
     return allreduce_(_writable_copy(value), Average, process_set=process_set)

@@ -506,6 +506,31 @@ def test_keras(backend):
         assert all(out), out
 
 
+def means_of_tensors():
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    ones, found = keras.ops.ones(2) * (ps.rank() + 1), []
+    values = [keras.ops.cast(ones, "bfloat16"), keras.ops.convert_to_numpy(keras.ops.cast(ones, "bfloat16"))]
+    if keras.backend.backend() == "torch":
+        values.append(ones.requires_grad_() * 1)
+    for value in values:
+        for reduce in (ps.mean, ps.sum):
+            result = reduce(value)
+            found.append((result.dtype == np.float32, result.tolist()))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
+def test_keras_means_of_losses_in_bfloat16_and_of_those_with_gradients(backend):
+    needs("keras", backend)
+    for found in run(means_of_tensors, env={"KERAS_BACKEND": backend}, timeout=200):
+        assert found == [(True, [1.5, 1.5]), (True, [3.0, 3.0])] * (3 if backend == "torch" else 2)
+
+
 def loaded():
     import keras
     import numpy as np
