@@ -310,6 +310,40 @@ def test_a_model_with_optimizers_of_its_own_is_no_model_without():
     assert first == second and first[0] == []
 
 
+def state_of_parts():
+    """Velocities of optimizers of a model's parts, which rank 0 alone has loaded, and what is said of them."""
+    import warnings
+
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    model = network(ps.rank())
+    model.compile(loss="mse")
+    parts = [model.layers[-1].trainable_variables, model.layers[0].trainable_variables[::-1]]
+    model.parts = [ps.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)) for _ in parts]
+    if ps.rank() == 0:
+        for number, (optimizer, variables) in enumerate(zip(model.parts, parts)):
+            optimizer.build(variables)
+            for momentum in optimizer.momentums:
+                momentum.assign(keras.ops.ones(momentum.shape) * (number + 1))
+    callback = ps.BroadcastCallback()
+    callback.set_model(model)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        callback.on_train_begin()
+    shapes = [tuple(variable.shape) for of_part in parts for variable in of_part]
+    velocities = [keras.ops.convert_to_numpy(of) for optimizer in model.parts for of in optimizer.momentums]
+    told = [str(w.message) for w in caught if "trains by itself" in str(w.message)]
+    return told, shapes == [of.shape for of in velocities], [of.mean() for of in velocities]
+
+
+def test_the_broadcast_callback_hands_on_the_state_of_optimizers_of_parts():
+    needs("keras", "torch")
+    assert run(state_of_parts, env={"KERAS_BACKEND": "torch"}, timeout=200) == [([], True, [1.0, 1.0, 2.0, 2.0])] * 2
+
+
 def large_integers():
     import numpy as np
 

@@ -19,8 +19,10 @@ def broadcast_weights(model: Any, root_rank: int = 0) -> None:
 
 
 def _optimizers(model: Any) -> List[Any]:
-    """Of a model that has one, or several of its own, as a GAN does."""
-    held = [getattr(model, "optimizer", None), *vars(model).values()]
+    """Of a model that has one, or several of its own, as a GAN does, also in a list or a dict."""
+    held = [getattr(model, "optimizer", None)]
+    for own in list(vars(model).values()):
+        held += own.values() if isinstance(own, dict) else own if isinstance(own, (list, tuple)) else [own]
     return list({id(of): of for of in held if isinstance(of, keras.optimizers.Optimizer)}.values())
 
 
@@ -76,11 +78,15 @@ class BroadcastCallback(keras.callbacks.Callback):
                 self._broadcast_state(optimizer)
 
     def _broadcast_state(self, optimizer: Any) -> None:
-        # One that has been loaded is built.
-        [built] = reduce_numpy([np.array([float(optimizer.built)])], Max, "keras.built", global_process_set)
+        # One that has been loaded is built, maybe on the root alone, and maybe of a part of the model's variables.
+        places = {id(variable): i + 1 for i, variable in enumerate(optimizer._trainable_variables if optimizer.built else [])}
+        weights = self.model.weights
+        mine = np.array([optimizer.built, *(places.get(id(variable), 0) for variable in weights)], np.float64)
+        [built] = reduce_numpy([mine], Max, "keras.built", global_process_set)
         if built[0] > 0:
             if not optimizer.built:
-                optimizer.build(self.model.trainable_variables)
+                ordered = sorted((place, i) for i, place in enumerate(built[1:]) if place > 0)
+                optimizer.build([weights[i] for _, i in ordered] or self.model.trainable_variables)
             _broadcast(list(optimizer.variables), self._root_rank)
             take_state(optimizer)
 
