@@ -97,6 +97,26 @@ def test_metrics_of_one_rank_alone_are_named():
         assert "val_loss on rank 0" in said and "give all validation data" in said
 
 
+def metrics_of_classes():
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    by_class = np.array([0.0, 2.0], "float32") * ps.rank()
+    logs = {"f1": by_class, "loss": 0.1, "tensor": keras.ops.convert_to_tensor(by_class), "note": "none", "who": None}
+    ps.MetricAverageCallback().on_epoch_end(0, logs)
+    return logs["f1"].dtype.name, logs["f1"].tolist(), logs["loss"], logs["tensor"].tolist(), logs["note"], logs["who"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_metrics_that_are_arrays_are_averaged_too(backend):
+    needs("keras", backend)
+    found = run(metrics_of_classes, env={"KERAS_BACKEND": backend}, timeout=200)
+    assert found == [("float32", [0.0, 1.0], 0.1, [0.0, 1.0], "none", None)] * 2
+
+
 def save_fused(synchronizes):
     """What saving and loading a fused optimizer says."""
     import warnings

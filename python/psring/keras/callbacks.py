@@ -91,6 +91,11 @@ class BroadcastCallback(keras.callbacks.Callback):
             take_state(optimizer)
 
 
+def _array(metric: Any) -> np.ndarray:
+    array = np.asarray(keras.ops.convert_to_numpy(metric) if keras.ops.is_tensor(metric) else metric)
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
 class MetricAverageCallback(keras.callbacks.Callback):
     """At the end of an epoch, metrics become their mean over all ranks. It goes
     before callbacks that read them."""
@@ -98,7 +103,10 @@ class MetricAverageCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if not logs:
             return
-        names = sorted(name for name in logs if np.isscalar(logs[name]) or getattr(logs[name], "ndim", 1) == 0)
+        # A metric may be an array, such as an F1Score with average=None.
+        values = {name: _array(logs[name]) for name in sorted(logs)}
+        values = {name: value for name, value in values.items() if value.dtype.kind in "biuf"}
+        names = [name + str(list(value.shape) or "") for name, value in values.items()]
         try:
             agree(names, "keras.metrics.names")
         except _lib.InvalidArgumentError as error:
@@ -106,9 +114,11 @@ class MetricAverageCallback(keras.callbacks.Callback):
                 f"{error}. MetricAverageCallback averages the metrics of all ranks, which all have the same: give all "
                 "validation data, or none"
             ) from None
-        means = np.array([float(logs[name]) for name in names])
-        [means] = reduce_numpy([means], Average, "keras.metrics", global_process_set)
-        logs.update(zip(names, means.tolist()))
+        means = reduce_numpy(
+            [value.astype(np.float64) for value in values.values()], Average, "keras.metrics", global_process_set
+        )
+        for (name, value), mean in zip(values.items(), means):
+            logs[name] = mean.astype(value.dtype if value.dtype.kind == "f" else np.float64) if mean.ndim else float(mean)
 
 
 class LearningRateWarmupCallback(keras.callbacks.Callback):
