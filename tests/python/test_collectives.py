@@ -48,6 +48,20 @@ def every_dtype():
     return out
 
 
+@together
+def moved_dtypes():
+    """Of dtypes in which nothing is summed."""
+    names = ["uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"]
+    moved = {}
+    for dtype in [getattr(torch, name) for name in names if hasattr(torch, name)]:
+        x = torch.full((2, 3), ps.rank() + 1.0).to(dtype).t()
+        tensors = [ps.allgather(x), ps.broadcast(x, 1), ps.alltoall(torch.full((2,), ps.rank() + 1.0).to(dtype))]
+        moved[str(dtype)] = [t.to(torch.float32).tolist() for t in tensors if t.dtype == dtype]
+    with pytest.raises(TypeError, match="allgather of torch.complex64 is not supported: use torch.view_as_real"):
+        ps.allgather(torch.zeros(1, dtype=torch.complex64))
+    return moved
+
+
 class OnGpu(numpy.ndarray):
     """As JAX's arrays on a GPU: NumPy reads it, and nobody gets its memory."""
 
@@ -77,6 +91,15 @@ def test_means_of_arrays_on_gpus_are_numpys(results):
     for mean, total, kind, said in results["arrays_on_gpus"]:
         assert mean == [0.5, 1.5, 2.5] and total == [1, 3, 5] and kind is numpy.ndarray
         assert len(said) == 2 and all("in place cannot use the memory of this OnGpu: pass" in text for text in said)
+
+
+def test_what_only_moves_takes_other_dtypes(results):
+    for moved in results["moved_dtypes"]:
+        assert moved, "this torch has none"
+        for gathered, root, exchanged in moved.values():
+            assert gathered == [[1, 1]] * 3 + [[2, 2]] * 3
+            assert root == [[2, 2]] * 3
+            assert exchanged == [1, 2]
 
 
 def test_allreduce_takes_every_dtype_and_layout(results):

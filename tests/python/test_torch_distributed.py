@@ -348,6 +348,7 @@ def between_two(me):
         for work in works:
             work.wait()
         dist.send(saved.t(), 1, group=group)
+        dist.send(torch.arange(3).to(torch.uint16), 1)
         dist.send_object_list(["a", {"b": 1}], dst=1)
         loss.backward()  # what was sent has not changed
     else:
@@ -358,6 +359,9 @@ def between_two(me):
         work = dist.irecv(table[:, ::2], 0, group=group)
         work.get_future().wait()
         assert work.is_completed()
+        short = torch.zeros(3, dtype=torch.uint16)
+        dist.recv(short, 0)
+        assert short.tolist() == [0, 1, 2]
         dist.recv_object_list(objects, src=0)
     with pytest.raises(psring.PsringError, match="3 elements of torch.float32.*4 elements of"):
         if me == 0:

@@ -101,6 +101,13 @@ def check_bytes(tensor: torch.Tensor, what: str) -> None:
         raise TypeError(f"{what}: the tensor is expanded, so several elements share memory: use .clone()")
 
 
+def check_movable(tensor: torch.Tensor, what: str) -> None:
+    """Raises unless a collective that only moves elements takes the tensor."""
+    _check_dense(tensor, what)
+    if tensor.is_complex() or tensor.is_quantized:
+        check_dtype(tensor, what)
+
+
 def check_dtype(tensor: torch.Tensor, what: str) -> int:
     """The library's number for the dtype of a dense tensor."""
     _check_dense(tensor, what)

@@ -1,7 +1,7 @@
 """Collectives on tensors, under Horovod's names.
 
-Tensors may be of any dtype of DTYPES, 0-dimensional, not contiguous, or on a GPU
-(then they are copied through the host). Forms that end in _ work in place; those
+Tensors may be 0-dimensional, not contiguous, or on a GPU (then they are copied through the host). Reductions take the
+dtypes of DTYPES; what only moves elements takes others as well, such as uint16 and float8_e4m3fn. Forms that end in _ work in place; those
 with _async return a handle, which keeps the tensors alive, for synchronize().
 The others are differentiable.
 """
@@ -14,7 +14,7 @@ from .. import _job, _lib
 from .. import collectives as memory
 from ..collectives import Average, ReduceOp, Sum, call_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, describe, increment_version, num_bytes, on_host
+from ._tensors import check_dtype, check_movable, describe, increment_version, num_bytes, on_host
 from .compression import Compression, Compressor, compressor
 
 
@@ -194,7 +194,7 @@ def allreduce_(
 
 def _rows(tensor: torch.Tensor, what: str) -> Tuple[torch.Tensor, int, str]:
     """A tensor with a first dimension, the bytes of one row, and the tag."""
-    check_dtype(tensor, what)
+    check_movable(tensor, what)
     source = on_host(tensor)
     source = source.reshape(1) if source.dim() == 0 else source
     row = source.element_size()
@@ -270,7 +270,7 @@ def allgather(
 def _start_broadcast(
     tensor: torch.Tensor, in_place: bool, root_rank: int, name: Optional[str], process_set: ProcessSet
 ) -> Handle:
-    check_dtype(tensor, "broadcast")
+    check_movable(tensor, "broadcast")
     data = on_host(tensor)
     same = data.data_ptr() == tensor.data_ptr()
     if same and not in_place:

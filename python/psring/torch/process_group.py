@@ -22,7 +22,7 @@ from .. import collectives as memory
 from .._channels import TorchrunStore
 from ..collectives import Average, Max, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, num_bytes, on_host, untraced_methods
+from ._tensors import check_dtype, check_movable, num_bytes, on_host, untraced_methods
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _splits, _start_alltoall
 from .group_arguments import as_real, check, check_came, check_count, check_order, operation_of, row_of, summed
@@ -299,7 +299,7 @@ class PsringProcessGroup(dist.ProcessGroup):
         """A broadcast within the two ranks. Those of one tag, sender and receiver are received in the order of their sends."""
         [tensor] = tensors
         kind = f"group{self._name}.from{sender}.to{receiver}.tag{tag}"
-        check_dtype(tensor, "send" if sender == self.rank() else "recv")
+        check_movable(tensor, "send" if sender == self.rank() else "recv")
         if sender == receiver:
             raise ValueError(f"rank {self._root(sender)} sends to itself, or receives from itself: copy the tensor instead")
         pair = ProcessSet([self._root(sender), self._root(receiver)])
