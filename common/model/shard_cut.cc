@@ -67,8 +67,13 @@ int64_t TotalSize(absl::Span<const Range> ranges) {
 }
 
 int64_t SizeWithin(absl::Span<const Range> ranges, Range bucket) {
+  auto range = std::partition_point(
+      ranges.begin(), ranges.end(),
+      [&](const Range& r) { return r.end <= bucket.begin; });
   int64_t size = 0;
-  for (const Range& range : ranges) size += Intersect(range, bucket).size();
+  for (; range != ranges.end() && range->begin < bucket.end; ++range) {
+    size += Intersect(*range, bucket).size();
+  }
   return size;
 }
 

@@ -15,7 +15,7 @@ namespace psring {
 using Ranges = std::vector<Range>;
 
 int64_t TotalSize(absl::Span<const Range> ranges);
-// Of what of them lies in `bucket`.
+// Of what of `ranges`, which ascend, lies in `bucket`.
 int64_t SizeWithin(absl::Span<const Range> ranges, Range bucket);
 
 // What each of `servers` has of `buckets`, which are in backward order, as

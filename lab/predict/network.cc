@@ -9,9 +9,6 @@
 namespace psring {
 namespace {
 
-// What TCP hands down at once at most.
-constexpr double kPacketBytes = 64 * 1024;
-
 // The standard deviation of the logarithm of a flow's weight. Measured, and not
 // fitted to steps: that of the bytes which the 2 to 8 flows of one worker had
 // brought to the servers' threads when they had brought a quarter, or half, of
@@ -28,8 +25,13 @@ constexpr int64_t kEventsALook = 4096;
 }  // namespace
 
 Network::Network(const Hardware& hardware, Owner& owner,
-                 const std::vector<int>& counts, uint64_t seed)
-    : hardware_(hardware), owner_(owner), nodes_(counts.size()), random_(seed) {
+                 const std::vector<int>& counts, uint64_t seed,
+                 double packet_bytes)
+    : hardware_(hardware),
+      packet_bytes_(packet_bytes),
+      owner_(owner),
+      nodes_(counts.size()),
+      random_(seed) {
   for (size_t i = 0; i < counts.size(); ++i) {
     nodes_[i].count = counts[i];
     // Its bucket is full.
@@ -127,7 +129,7 @@ void Network::StartNext(Node& node) {
   const int slot = lane.first;
   Waiting& waiting = waiting_[slot];
   const Message message = waiting.message;
-  const double bytes = std::min(waiting.unsent, kPacketBytes);
+  const double bytes = std::min(waiting.unsent, packet_bytes_);
   waiting.unsent -= bytes;
   lane.unsent_bytes -= bytes;
   lane.next_start_tag += bytes / lane.weight;

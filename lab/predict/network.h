@@ -62,9 +62,14 @@ class Network {
     virtual void OnTimer(const Message& what) = 0;
   };
 
-  // `owner` outlives it. One node for each of `counts`.
+  // What TCP hands down at once at most.
+  static constexpr double kPacketBytes = 64 * 1024;
+
+  // `owner` outlives it. One node for each of `counts`. Longer packets take
+  // less time to simulate.
   Network(const Hardware& hardware, Owner& owner,
-          const std::vector<int>& counts, uint64_t seed);
+          const std::vector<int>& counts, uint64_t seed,
+          double packet_bytes = kPacketBytes);
 
   double now() const { return now_; }
   int count(int node) const { return nodes_[node].count; }
@@ -147,6 +152,7 @@ class Network {
   double Arrival(const Message& message, double bytes, double sent);
 
   const Hardware hardware_;
+  const double packet_bytes_;
   Owner& owner_;
   std::vector<Node> nodes_;
   std::vector<Waiting> waiting_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/counted.h"
 #include "lab/host/other_load.h"
@@ -40,6 +41,9 @@ class Predicting {
     if (s.ok()) s = FillWorkload(std::move(source), &study);
     if (!s.ok()) return s;
     FillLink(&study);
+    // Of a large model on many hosts that takes minutes.
+    std::cerr << "simulating " << absl::StrJoin(options_.hosts, ", ")
+              << " hosts" << std::endl;
     for (const int hosts : options_.hosts) {
       auto scale =
           PredictScale(study.hardware, study.workload, hosts, options_.servers,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/layout.h"
 #include "common/model/shard_cut.h"
 #include "lab/predict/compute.h"
 #include "lab/predict/ps_simulator.h"
@@ -17,6 +18,9 @@ namespace psring {
 namespace {
 
 constexpr int kClasses = 8;
+// Of each of so many, beside the others, so that a step overlaps as it does.
+constexpr int64_t kFewestBuckets = 16;
+constexpr int64_t kLastBuckets = 8;
 // Between workers and servers.
 constexpr int64_t kManyFlows = 256;
 constexpr int kStepsOfMany = 5;
@@ -64,6 +68,24 @@ int PutServersOn(std::vector<HostClass>& classes, int servers) {
     placed += classes[i].count;
   }
   return placed;
+}
+
+// About `most` buckets instead, of runs of neighbours; those that leave last,
+// of which backward hides the least, stay as they are.
+std::vector<int64_t> JoinNeighbours(const std::vector<int64_t>& buckets,
+                                    int64_t most) {
+  const auto size = static_cast<int64_t>(buckets.size());
+  most = std::max(most, kFewestBuckets);
+  if (size <= most) return buckets;
+  const int64_t runs = most - kLastBuckets;
+  const int64_t run = (size - kLastBuckets + runs - 1) / runs;
+  std::vector<int64_t> joined;
+  for (int64_t i = 0; i < size; ++i) {
+    const bool begins = i % run == 0 || i >= size - kLastBuckets;
+    if (begins) joined.push_back(0);
+    joined.back() += buckets[static_cast<size_t>(i)];
+  }
+  return joined;
 }
 
 bool ComputeTimesDiffer(const Workload& workload) {
@@ -121,20 +143,36 @@ class StepPredictor {
   }
 
  private:
+  // Of a server's, of the average bucket.
+  int64_t ElementsOfAPart() const {
+    const auto buckets = static_cast<int64_t>(workload_.buckets.size());
+    return NumElements(workload_) / buckets / std::max(servers_, 1);
+  }
+
   void CoarsenPs(int64_t max_messages) {
-    const auto messages = [&](int classes) {
-      const int workers = std::min(topology_.workers, classes);
-      const int servers = (topology_.colocated ? workers : 0) +
-                          std::min(topology_.server_hosts, classes);
-      return PsMessages(workload_, hardware_, workers, servers,
+    const auto workers = [&] {
+      return std::min(topology_.workers, most_classes_);
+    };
+    const auto servers = [&] {
+      return (topology_.colocated ? workers() : 0) +
+             std::min(topology_.server_hosts, most_classes_);
+    };
+    const auto messages = [&] {
+      return PsMessages(workload_, hardware_, workers(), servers(),
                         pieces_at_once_);
     };
-    if (messages(topology_.workers + topology_.server_hosts) <= max_messages) {
-      return;
-    }
+    if (messages() <= max_messages) return;
     coarse_ = true;
     most_classes_ = kClasses;
-    while (messages(kClasses) > max_messages && pieces_at_once_ < 1 << 16) {
+    // Each bucket is a message at least, between each two of them. (Of small
+    // ones, the window of pieces decides how long they take.)
+    const int64_t pairs = int64_t{2} * workers() * servers();
+    if (ElementsOfAPart() >= kWindowPieces * kPieceElements) {
+      workload_.buckets = JoinNeighbours(
+          workload_.buckets, max_messages / 2 / pairs - hardware_.shards);
+    }
+    while (messages() > max_messages &&
+           kPieceElements * pieces_at_once_ < ElementsOfAPart()) {
       pieces_at_once_ *= 2;
     }
   }
@@ -153,7 +191,7 @@ class StepPredictor {
   }
 
   const Hardware& hardware_;
-  const Workload& workload_;
+  Workload workload_;
   const Topology& topology_;
   const Cancellation* const cancellation_;
   int servers_ = 0;  // that have a part of the model

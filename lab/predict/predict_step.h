@@ -5,8 +5,9 @@
 // more messages than Effort allows, hosts that are alike become one: in a ring
 // all ranks do, as they do the same at the same instants from when the last has
 // come; of workers and of servers eight classes remain, the slowest worker a
-// class of its own, the others with neighbours in speed; and pieces of a large
-// model travel several at once. Where both can run they agree within a few
+// class of its own, the others with neighbours in speed; pieces of a large
+// model travel several at once, and neighbours of its many buckets leave
+// together. Where both can run they agree within a few
 // percent, which tests/predict holds them to.
 #ifndef PSRING_LAB_PREDICT_PREDICT_STEP_H_
 #define PSRING_LAB_PREDICT_PREDICT_STEP_H_

@@ -48,7 +48,8 @@ class PsSimulator : public Network::Owner {
     MakeWorkers();
     std::vector<int> counts;
     for (const HostClass& c : classes) counts.push_back(c.count);
-    network_ = std::make_unique<Network>(hardware, *this, counts, seed);
+    network_ = std::make_unique<Network>(
+        hardware, *this, counts, seed, Network::kPacketBytes * pieces_at_once);
     SetLoads();
   }
 

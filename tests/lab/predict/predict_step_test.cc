@@ -173,6 +173,20 @@ TEST(Coarse, AgreesWithFineWhereFlowsAreUneven) {
   }
 }
 
+// Each of which is a message between any two hosts.
+TEST(Coarse, AgreesWithFineOfManyBuckets) {
+  Hardware hardware = Ideal(/*latency_s=*/20e-6);
+  hardware.message_s = 5e-6;
+  const Workload workload = {.buckets = std::vector<int64_t>(100, 8 * kMiB),
+                             .compute_s = {{4}}};
+  for (const Topology& topology : {Ps(8, 2), Ps(8, 8), Colocated(8)}) {
+    const double fine = Seconds(hardware, workload, topology);
+    const double coarse = Seconds(hardware, workload, topology, 4000);
+    EXPECT_THAT(coarse, Within(6, fine)) << Describe(topology);
+    EXPECT_NE(coarse, fine) << Describe(topology);
+  }
+}
+
 TEST(Coarse, AgreesWithFineWhereWorkersDiffer) {
   const Workload workload = {.buckets = {12 * kMiB, 12 * kMiB},
                              .compute_s = {{0.2, 0.21, 0.22, 0.25, 0.6}}};
