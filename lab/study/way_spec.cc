@@ -87,9 +87,9 @@ std::string ExplainBare(const WaySpec& spec) {
   }
   if (!spec.has_servers()) {
     return "No servers: the workers stand in a ring and pass partial sums of "
-           "the gradients around it until everybody has the whole sum, then "
-           "each updates its own copy of the model. All take every step "
-           "together.";
+           "the gradients around it. Each worker ends up with the whole sum of "
+           "one part of the model, and passes what it makes of this part to "
+           "all others. All take every step together.";
   }
   const std::string lead =
       absl::StrCat(spec.staleness, " step", spec.staleness == 1 ? "" : "s");
