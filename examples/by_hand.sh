@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A job of one server and two workers, process by process. On several hosts,
-# run each line on its host and put the first host's address for 127.0.0.1.
+# give all of them one key (psring keygen), run each line on its host and put the
+# first host's address for 127.0.0.1.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
