@@ -50,11 +50,15 @@ class Flag:
         entry = re.sub(r"( \.\.\.)?( REQUIRED)?$", "", entry)
         name, _, value = entry.partition(" ")
         value, _, default = value.partition("=")
+        # --page{127.0.0.1:0} HOST:PORT: without a value the flag means the one in braces.
+        name, implied = re.sub(r"{.*}$", "", name), name.endswith("}")
+        if implied:
+            value += ", or no value"
         self.names = " ".join(code(n) for n in name.split(","))
         self.values = values_of(value)
         self.default = "required" if required else code(default)
         if excludes:
-            meaning += ". Not with %s" % code(excludes)
+            meaning += ". Not with %s" % " or ".join(code(e) for e in excludes.split())
         self.meaning = meaning.replace("|", "\\|").replace("<", "&lt;")
 
     def row(self):
