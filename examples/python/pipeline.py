@@ -1,8 +1,8 @@
 """A pipeline of two stages, and replicas of it: torch.distributed over psring.
 
 Each replica has two ranks. They pass activations and their gradients, four parts of a batch after
-another (torch.distributed.pipelining, of torch 2.5 or newer); the same stages of all replicas average
-their gradients (DistributedDataParallel).
+another (torch.distributed.pipelining); the same stages of all replicas average their gradients
+(DistributedDataParallel). Backend psring needs torch 2.7 or newer.
 
     psring run -n 4 -- python3 pipeline.py
 """
