@@ -27,6 +27,10 @@ constexpr absl::Duration kTellAfter = absl::Seconds(8);
 constexpr char kKeyRemedy[] =
     "Every process of a job needs the same key: psring keygen makes one, and "
     "psring keygen --print | ssh HOST psring keygen --stdin copies it";
+// Of a peer that has a key: nobody can copy such a one.
+constexpr char kOwnKeyRemedy[] =
+    ". A job that psring run or launch has started on one host has a key of "
+    "its own: start it with --page, and psring top asks the page";
 
 // Other hosts' processes read it, too, so it names this host.
 std::string ReachRemedy() {
@@ -145,10 +149,10 @@ void Handshakes::OnRefused(uint16_t event, uint32_t reason) {
     absl::StrAppend(&why,
                     " asks for the job's key, but this process has none"
                     " (--key-file, PSRING_KEY_FILE). ",
-                    kKeyRemedy);
+                    kKeyRemedy, kOwnKeyRemedy);
   } else if (keyed_) {
     absl::StrAppend(&why, " refuses this process: its key is not the job's. ",
-                    kKeyRemedy);
+                    kKeyRemedy, kOwnKeyRemedy);
   } else {
     absl::StrAppend(&why, " talks to the workers of its job alone");
   }

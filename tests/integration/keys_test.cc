@@ -108,15 +108,16 @@ TEST_F(KeysTest, AJobWithAKeyTrainsInBothModes) {
 TEST_F(KeysTest, TheKeyOfAnotherJobIsRefused) {
   auto job = MakeJob("ps", with_key_);
   ExpectRefused(*job, with_other_key_,
-                {"its key is not the job's", "psring keygen --print"},
+                {"its key is not the job's", "psring keygen --print", "--page"},
                 "refuses a process whose key is not this job's");
 }
 
 TEST_F(KeysTest, NoKeyIsRefused) {
   auto job = MakeJob("ps", with_key_);
-  ExpectRefused(*job, without_key_,
-                {"asks for the job's key", "--key-file", "psring keygen"},
-                "refuses a process that shows no key");
+  ExpectRefused(
+      *job, without_key_,
+      {"asks for the job's key", "--key-file", "psring keygen", "--page"},
+      "refuses a process that shows no key");
 }
 
 TEST_F(KeysTest, AKeyThatTheJobDoesNotHaveIsRefused) {
