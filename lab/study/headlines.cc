@@ -138,13 +138,11 @@ std::string Effect(const Comparison& comparison, const Variant& base,
   const std::string way = NameAlong(other, kWayAxis);
   const bool base_reaches = SecondsToTarget(comparison, base).has_value();
   if (!SecondsToTarget(comparison, other)) {
-    return absl::StrCat(
-        way, base_reaches ? " does not get there with every seed"
-                          : " gets there with every seed in neither case");
+    return absl::StrCat(way, " does not get there with every seed",
+                        base_reaches ? "" : " in either case");
   }
   if (!base_reaches) {
-    return absl::StrCat(
-        way, " gets there with every seed, which it does not otherwise");
+    return absl::StrCat(way, " gets there with every seed only in this case");
   }
   const auto ratio = SecondsRatio(comparison, base, other, num_compared);
   return ratio ? absl::StrCat(way, " takes ", Compared(*ratio, "long")) : "";

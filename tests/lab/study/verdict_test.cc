@@ -296,11 +296,13 @@ TEST(Headlines, AFaultIsBlamedForNothingThatHappensWithoutIt) {
         .back();
   };
   EXPECT_THAT(headline(4, 4), HasSubstr("ring takes 4.00 times as long"));
-  EXPECT_THAT(headline(4, 9), HasSubstr("ring does not get there with"));
-  EXPECT_THAT(headline(9, 9), HasSubstr("ring gets there with every seed in "
-                                        "neither case"));
-  EXPECT_THAT(headline(9, 4), HasSubstr("ring gets there with every seed, "
-                                        "which it does not otherwise"));
+  EXPECT_THAT(headline(4, 9),
+              AllOf(HasSubstr("ring does not get there with every seed"),
+                    Not(HasSubstr("in either case"))));
+  EXPECT_THAT(headline(9, 9), HasSubstr("ring does not get there with every "
+                                        "seed in either case"));
+  EXPECT_THAT(headline(9, 4), HasSubstr("ring gets there with every seed only "
+                                        "in this case"));
 }
 
 TEST(Headlines, EveryAxisThatVariesHasItsAnswers) {
