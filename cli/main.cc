@@ -69,8 +69,13 @@ int Main(const Args& all) {
     std::cout << kUsage;
     return 0;
   }
-  std::cerr << "psring: unknown command " << subcommand
-            << " (see psring --help)" << std::endl;
+  // A wheel or a bundle lists them, too.
+  const bool of_repository = subcommand == "build" || subcommand == "wheel" ||
+                             subcommand == "bundle" || subcommand == "test";
+  std::cerr << "psring: "
+            << (of_repository ? "only ./psring in the repository has "
+                              : "unknown command ")
+            << subcommand << " (see psring --help)" << std::endl;
   return kExitUsage;
 }
 

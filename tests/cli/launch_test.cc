@@ -188,6 +188,12 @@ TEST(Psring, AnUnknownSubcommandIsNamed) {
   EXPECT_THAT(ran.output, HasSubstr("unknown command lanch"));
 }
 
+TEST(Psring, ACommandOfTheRepositoryIsSaidToBeThere) {
+  const Ran ran = RunPsring({"wheel"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.output, HasSubstr("in the repository has wheel"));
+}
+
 // A launch whose worker 0 hangs, and that worker's pid.
 class HangingLaunch : public testing::Test {
  protected:
