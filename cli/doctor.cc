@@ -140,9 +140,10 @@ Finding Address(const DoctorFlags& flags) {
   AddressWish wish = flags.wish;
   if (!flags.coordinator.empty()) {
     const auto coordinator = ParseHostPort(flags.coordinator);
-    if (!coordinator.ok()) {
-      return {Kind::kFault, "address",
-              std::string(coordinator.status().message()),
+    absl::Status found = coordinator.status();
+    if (found.ok()) found = Resolve(coordinator->host).status();
+    if (!found.ok()) {
+      return {Kind::kFault, "address", std::string(found.message()),
               "--coordinator=HOST:PORT"};
     }
     wish.coordinator_host = coordinator->host;

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<RingExchange>> ConnectRing(
   const int n = (*hosts)->size();
   const int num_nodes = static_cast<int>((*hosts)->nodes().size());
   if (num_nodes == 1 && flat.arena != nullptr) {
-    LogInfo("all $0 ranks share memory", n);
+    if (n > 1) LogInfo("all $0 ranks share memory", n);
     const SharedRing::Options shared{
         .where = n < HostCores() ? Where::kOwnThread : Where::kCallersThread,
         .threads =

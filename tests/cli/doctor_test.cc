@@ -90,6 +90,12 @@ TEST(Doctor, SaysWhichAddressAndWhy) {
               HasSubstr("would advertise 127.0.0.1: the route to 127.0.0.1"));
 }
 
+TEST(Doctor, ACoordinatorThatNobodyKnowsIsNotAMatterOfThisHostsAddress) {
+  const Ran ran = RunPsring({"doctor", "--coordinator=no.such.host:7000"});
+  EXPECT_THAT(ran.output, HasSubstr("cannot resolve host 'no.such.host'"));
+  EXPECT_THAT(ran.output, HasSubstr("remedy: --coordinator=HOST:PORT"));
+}
+
 TEST(Doctor, AMissingProgramIsAFaultWithARemedy) {
   const Ran ran = RunPsring({"doctor", "--worker-binary=/no/such/worker"});
   EXPECT_EQ(ran.code, 1);

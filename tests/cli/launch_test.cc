@@ -191,7 +191,7 @@ TEST(Psring, AnUnknownSubcommandIsNamed) {
 TEST(Psring, ACommandOfTheRepositoryIsSaidToBeThere) {
   const Ran ran = RunPsring({"wheel"});
   EXPECT_EQ(ran.code, 2);
-  EXPECT_THAT(ran.output, HasSubstr("in the repository has wheel"));
+  EXPECT_THAT(ran.output, HasSubstr("of the repository has the command wheel"));
 }
 
 // A launch whose worker 0 hangs, and that worker's pid.

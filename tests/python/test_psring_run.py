@@ -198,6 +198,13 @@ def test_the_users_number_of_threads_stays():
     assert "threads 3" in psring("-n", "2", "--threads-per-worker=3", "--", *show, OMP_NUM_THREADS="7").communicate()[0]
 
 
+def test_threads_that_wait_poll_for_a_short_time_unless_the_user_says_how_long():
+    show = ["sh", "-c", "echo polls $GOMP_SPINCOUNT."]
+    assert "polls 10000." in psring("-n", "1", "--", *show).communicate()[0]
+    assert "polls 7." in psring("-n", "1", "--", *show, GOMP_SPINCOUNT="7").communicate()[0]
+    assert "polls ." in psring("-n", "1", "--", *show, OMP_WAIT_POLICY="active").communicate()[0]
+
+
 def test_a_job_that_needs_more_files_than_a_shell_allows_gets_them():
     join = "import psring; psring.init(); psring.barrier(); psring.shutdown()"
     few = ["prlimit", "--nofile=48:4096"]
