@@ -184,7 +184,8 @@ void Mesh::OnAnswer(const Header& answer, Time now) {
   const bool first = job_.rank < rank;
   const absl::Status why = absl::FailedPreconditionError(
       absl::StrCat(first ? here : there, ", ", first ? there : here,
-                   ": all ranks must call the same operations"));
+                   ": all ranks must call the same operations, equally often. "
+                   "A rank that has no more batches calls join()"));
   if (theirs->set_size > 0) SendFailure(rank, *theirs, why, /*spread=*/true);
   Fail(*mine, why, Tell::kSet);
 }

@@ -143,6 +143,8 @@ def trees_that_cannot_be_reduced():
                     said.append("")
                 except TypeError as error:
                     said.append(str(error))
+    with pytest.raises(ValueError, match="root_rank=5 is not among the ranks"):
+        jax.jit(lambda w: ps.broadcast(w, root_rank=5))(jnp.zeros(2))
     return said
 
 

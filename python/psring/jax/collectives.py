@@ -179,6 +179,7 @@ def allreduce(
     The gradient is the same reduction of all ranks' gradients (as Horovod's), of Sum and Average. All
     ranks take it, backwards (jax.grad, jax.vjp).
     """
+    memory.op_code(op)  # a compiled program would say it in an error of JAX's
 
     def gradient(gradients: List[Any], called: str) -> List[Any]:
         if op not in (Average, Sum):
@@ -206,6 +207,7 @@ def broadcast(
 
     The gradient, at the root, is the mean of all ranks' (as Horovod's); elsewhere it is 0.
     """
+    root_rank = memory.check_root(root_rank, process_set)
 
     def call(leaves: List[Any], called: str, in_jit: bool) -> List[Any]:
         return call_on_host(
