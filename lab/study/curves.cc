@@ -89,7 +89,10 @@ std::vector<BandPoint> LossBand(const Variant& variant, int num_points) {
   double last = INFINITY;
   for (const RunResult& run : variant.runs) {
     seeds.push_back(Smoothed(run.steps));
-    if (seeds.back().empty()) return {};
+    if (seeds.back().empty()) {
+      return EvaluationBand(variant,
+                            [](const EpochSample& e) { return e.train_loss; });
+    }
     first = std::max(first, seeds.back().front().step);
     last = std::min(last, seeds.back().back().step);
   }

@@ -21,7 +21,8 @@ std::vector<BandPoint> TestLossBand(const Variant& variant);
 
 // The training loss, which every seed notes at other steps: smoothed
 // (the mean with a 50th of all samples to each side), then read off at
-// `num_points` steps that are evenly apart, linearly between samples.
+// `num_points` steps that are evenly apart, linearly between samples. Of a
+// script that notes it with its evaluations, a point for each.
 std::vector<BandPoint> LossBand(const Variant& variant, int num_points);
 
 }  // namespace psring

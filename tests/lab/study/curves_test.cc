@@ -68,6 +68,18 @@ TEST(LossBand, ReadsEverySeedOffAtTheSameSteps) {
   EXPECT_DOUBLE_EQ(band[1].seconds, (0.3 + 0.6) / 2);
 }
 
+TEST(LossBand, IsThatOfEvaluationsWhereAScriptNotesNoOther) {
+  const Variant variant = {
+      At({}),
+      "",
+      {RunOf({{1, 10, 1.0, 2.5, 0.5, 0.8, 0}, {2, 20, 2.0, 1.5, 0.4, 0.9, 0}},
+             {})}};
+  const auto band = LossBand(variant, 50);
+  ASSERT_EQ(band.size(), 2u);
+  EXPECT_EQ(band[1].step, 20);
+  EXPECT_EQ(band[1].value.mean, 1.5);
+}
+
 TEST(LossBand, LeavesOutWhatIsNoNumber) {
   EXPECT_TRUE(LossBand({At({}), "", {RunOf({}, {{1, 1, std::nan(""), 0}})}}, 3)
                   .empty());
