@@ -1,7 +1,8 @@
 """One worker's part where an engine (Spark, Ray) has started the process and calls a function in it."""
 
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from collections import abc
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import _channels, _failure, _lifecycle, _rendezvous
 
@@ -14,6 +15,23 @@ def settings(mode: Optional[str], servers: Optional[int], servers_per_node: Opti
         raise ValueError(f'only mode="ps" has servers; the mode is {mode!r}')
     wishes = {"MODE": mode, "SERVERS": servers, "SERVERS_PER_NODE": servers_per_node}
     return {"PSRING_" + name: str(value) for name, value in wishes.items() if value is not None}
+
+
+def arguments(args: Any, kwargs: Any) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    """A function's arguments as they travel. TypeError where they are one argument alone."""
+    if not isinstance(args, abc.Sequence) or isinstance(args, (str, bytes)):
+        raise TypeError(f"args={args!r:.200}: it is a tuple of the function's arguments; write args=(x,) for one")
+    if not isinstance(kwargs or {}, abc.Mapping):
+        raise TypeError(f"kwargs={kwargs!r:.200}: it is a dict of the function's arguments by name")
+    return tuple(args), dict(kwargs or {})
+
+
+def texts(env: Optional[Dict[str, str]]) -> Dict[str, str]:
+    """More variables of workers. TypeError for one that is no text."""
+    for name, value in (env or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"env={{{name!r}: {value!r}}}: names and values are texts; write {str(name)!r}: {str(value)!r}")
+    return dict(env or {})
 
 
 def place(rank: int, hosts: Sequence[str]) -> Dict[str, str]:

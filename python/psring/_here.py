@@ -91,8 +91,8 @@ def run_by(
     env: Optional[Dict[str, str]] = None,
 ) -> List[Any]:
     """run() with a module that pickles."""
-    call = pickle.dumps((function, tuple(args), dict(kwargs or {})))
-    env = env or {}
+    call = pickle.dumps((function, *_engine.arguments(args, kwargs)))
+    env = _engine.texts(env)
     variables = {
         "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // size)),
         **{name: value for name, value in os.environ.items() if name not in _OF_THIS_PROCESS},

@@ -106,7 +106,7 @@ class RayExecutor:
         if num_workers < 1:
             raise ValueError(f"RayExecutor(num_workers={num_workers}): it is at least 1")
         self._size, self._strategy, self._timeout = num_workers, strategy, start_timeout_s
-        self._variables = {**(env or {}), **_engine.settings(mode, servers, servers_per_node)}
+        self._variables = {**_engine.texts(env), **_engine.settings(mode, servers, servers_per_node)}
         self._resources = {"CPU": cpus_per_worker, **({"GPU": gpus_per_worker} if gpus_per_worker else {})}
         self._group: Any = None
         self._board: Any = None
@@ -171,16 +171,16 @@ class RayExecutor:
         if not self._running.acquire(blocking=False):
             raise RuntimeError("RayExecutor: its workers run another function: wait for that, or make another executor")
         try:
-            return self._run(fn, args, dict(kwargs or {}))
+            return self._run(fn, *_engine.arguments(args, kwargs))
         finally:
             self._running.release()
 
-    def _run(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Dict[str, Any]) -> List[Any]:
+    def _run(self, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> List[Any]:
         if not self._workers:
             raise RuntimeError("RayExecutor: call start() first")
         self._runs += 1
         calls = [
-            worker.run.remote(fn, tuple(args), kwargs, rank, self._nodes, self._variables, self._board,
+            worker.run.remote(fn, args, kwargs, rank, self._nodes, self._variables, self._board,
                               str(self._runs))
             for rank, worker in enumerate(self._workers)
         ]  # fmt: skip

@@ -83,11 +83,11 @@ def run(
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
-    variables = {**(env or {}), **_engine.settings(mode, servers, servers_per_node)}
+    variables = {**_engine.texts(env), **_engine.settings(mode, servers, servers_per_node)}
     spark = spark or SparkSession.builder.getOrCreate()
     context = spark.sparkContext
     num_proc = num_proc or context.defaultParallelism
-    payload = cloudpickle.dumps((fn, tuple(args), dict(kwargs or {})))
+    payload = cloudpickle.dumps((fn, *_engine.arguments(args, kwargs)))
     workers = context.parallelize(range(num_proc), num_proc).barrier()
     # Spark starts a barrier stage again only where another stage follows: this one gathers results.
     pairs = workers.mapPartitions(_task(payload, variables)).partitionBy(1).collect()

@@ -216,6 +216,17 @@ def test_wrong_arguments_are_named(wrong, says):
         psring.run(several_jobs, **wrong)
 
 
+@pytest.mark.parametrize("wrong, says", [
+    ({"args": 0.1}, "args=0.1: it is a tuple .* args=.x,. for one"),
+    ({"args": "data"}, "args='data': it is a tuple"),
+    ({"kwargs": ["data"]}, "kwargs=.'data'.: it is a dict"),
+    ({"env": {"OMP_NUM_THREADS": 1}}, "env={'OMP_NUM_THREADS': 1}: .* write 'OMP_NUM_THREADS': '1'"),
+])  # fmt: skip
+def test_arguments_that_workers_could_not_take_are_named(wrong, says):
+    with pytest.raises(TypeError, match=says):
+        psring.run(several_jobs, num_proc=1, **wrong)
+
+
 def wait(path):
     psring.init()
     with open(f"{path}-{psring.rank()}", "w") as file:
