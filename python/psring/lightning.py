@@ -99,7 +99,7 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
 
     Before the first step, parameters and buffers become rank 0's. Where workers are allowed to be
     steps apart (ssp, async), validation, checkpoints and the end of fit() (before on_train_end of
-    callbacks) wait until all have the same parameters.
+    callbacks) wait until all have the same parameters. What callbacks then write there becomes rank 0's.
 
     Args:
         accelerator, checkpoint_io, precision_plugin: Lightning's, as other strategies take them.
@@ -127,6 +127,7 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
         super().__init__(accelerator, None, _Job(), checkpoint_io, precision_plugin)
         self._options = options
         self._distributed: List[Any] = []  # optimizers, within fit()
+        self._were_apart = False  # whether the workers of the last fit() may have been at different steps
         self._end = _End()
         self._trainer: Any = None
         rank_zero_only.rank = ps.rank()  # who logs, and who writes files
@@ -208,10 +209,16 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
     def _close(self) -> None:
         """All workers' parameters become the same, and the script's own again."""
         self._synchronize()
+        self._were_apart = any(not optimizer._psring.settings.synchronous for optimizer in self._distributed)
         for optimizer in self._distributed:
             optimizer.close()
         self._distributed = []
         self.optimizers = list(self.optimizers)
+
+    def on_train_end(self) -> None:
+        """Comes after that of callbacks, which may have written averages of weights of other steps on each worker."""
+        if self._were_apart:
+            ps.broadcast_parameters(self.lightning_module.state_dict())
 
     def _is_alone(self) -> bool:
         """After an error, of which the other workers do not know: they are not here."""

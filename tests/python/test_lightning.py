@@ -2,6 +2,7 @@
 
 import glob
 import os
+import time
 
 import pytest
 import torch
@@ -235,6 +236,26 @@ def at_the_end(folder):
 def test_what_callbacks_write_at_the_end_of_fit_stays(mode, env, tmp_path):
     first, second = run(at_the_end, mode=mode, env=env, timeout=120, args=(str(tmp_path),))
     assert first == second and first[:2] == (True, True)
+
+
+def averaged(folder):
+    from lightning.pytorch.callbacks import Callback, StochasticWeightAveraging
+
+    from psring.lightning import PsringStrategy
+
+    class Slow(Callback):
+        def on_train_batch_end(self, trainer, *more):
+            time.sleep(0.02 * trainer.global_rank)
+
+    model = module(optimizer="sgd")
+    average = StochasticWeightAveraging(swa_lrs=0.01, swa_epoch_start=1)
+    trainer(folder, strategy=PsringStrategy(), max_epochs=4, callbacks=[average, Slow()]).fit(model, loader(BATCH))
+    return weights(model)
+
+
+def test_averages_of_workers_that_are_steps_apart_become_rank_0s(tmp_path):
+    first, second = run(averaged, mode="ps", env={"PSRING_SYNC": "async"}, timeout=120, args=(str(tmp_path),))
+    assert torch.equal(first, second)
 
 
 def scaled(update, folder):
