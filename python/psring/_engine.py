@@ -7,6 +7,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from . import _channels, _failure, _lifecycle, _rendezvous
 
 
+# What `psring run` or a job of its own has told a driver, which the processes of its engine inherit.
+OF_A_DRIVER = (
+    "PSRING_COORDINATOR", "PSRING_COORDINATOR_HOSTED", "PSRING_JOINED", "PSRING_KEY_FD", "PSRING_LOCAL_SIZE", "PSRING_RESTARTS",
+)  # fmt: skip
+
+
 def settings(mode: Optional[str], servers: Optional[int], servers_per_node: Optional[int]) -> Dict[str, str]:
     """The topology that a driver wishes, as variables of its workers."""
     if mode not in (None, "ring", "ps"):
@@ -56,7 +62,8 @@ def call(
     The process's environment is its own again afterwards.
     """
     before = dict(os.environ)
-    os.environ.pop("PSRING_COORDINATOR", None)
+    for name in OF_A_DRIVER:
+        os.environ.pop(name, None)
     os.environ.update(variables)
     _channels.use(channel)
     try:

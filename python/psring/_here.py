@@ -18,8 +18,7 @@ _MOST_WORKERS = 1024
 
 # A place that this process has by torchrun or psring run, or in a job of its own, is not its workers'.
 _OF_THIS_PROCESS = (
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-    "PSRING_COORDINATOR", "PSRING_COORDINATOR_HOSTED", "PSRING_JOINED", "PSRING_KEY_FD", "PSRING_LOCAL_SIZE", "PSRING_RESTARTS",
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *_engine.OF_A_DRIVER,
 )  # fmt: skip
 
 # A worker's program: -m psring._here_worker would look for all modules in the working folder first.

@@ -11,6 +11,7 @@ import time
 import pytest
 
 import psring
+from psring import _engine
 from ranks import PYTHONPATH
 
 pytestmark = pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="needs the real library: set PSRING_LIBRARY")
@@ -225,6 +226,14 @@ def test_wrong_arguments_are_named(wrong, says):
 def test_arguments_that_workers_could_not_take_are_named(wrong, says):
     with pytest.raises(TypeError, match=says):
         psring.run(several_jobs, num_proc=1, **wrong)
+
+
+def test_an_engine_hides_from_its_workers_what_a_launcher_has_told_the_driver(monkeypatch):
+    told = [f"PSRING_{name}" for name in ("COORDINATOR", "COORDINATOR_HOSTED", "JOINED", "KEY_FD", "LOCAL_SIZE", "RESTARTS")]
+    for name in told:
+        monkeypatch.setenv(name, "1")
+    assert _engine.call(lambda: set(told) & set(os.environ), (), {}, {}, None) == set()
+    assert set(told) <= set(os.environ)
 
 
 def wait(path):
