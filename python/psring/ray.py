@@ -11,8 +11,10 @@ by itself.
 """
 
 import asyncio
+import contextlib
 import sys
 import threading
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import ray
@@ -76,8 +78,15 @@ class _Worker:
         return _engine.call(function, args, kwargs, place, _Channel(board, rank, nodes[0][1], name))
 
 
+def _end(call: Callable[[Any], Any], taken: Any) -> None:
+    """Calls it with what is taken of Ray; does nothing where that Ray has been shut down since, maybe for another."""
+    if ray.is_initialized():  # else `call` starts one
+        with contextlib.suppress(Exception):
+            call(taken)
+
+
 class RayExecutor:
-    """As Horovod's of the same name.
+    """As Horovod's of the same name. The end of the object is a shutdown().
 
     Args:
         num_workers: the number of workers.
@@ -108,7 +117,8 @@ class RayExecutor:
         self._size, self._strategy, self._timeout = num_workers, strategy, start_timeout_s
         self._variables = {**_engine.texts(env), **_engine.settings(mode, servers, servers_per_node)}
         self._resources = {"CPU": cpus_per_worker, **({"GPU": gpus_per_worker} if gpus_per_worker else {})}
-        self._group: Any = None
+        self._taken = contextlib.ExitStack()  # ends the actors, and then the placement group
+        weakref.finalize(self, self._taken.close).atexit = False  # which Ray does by itself
         self._board: Any = None
         self._workers: List[Any] = []
         self._nodes: List[Tuple[str, str]] = []  # by rank
@@ -117,10 +127,10 @@ class RayExecutor:
 
     def __getstate__(self) -> Dict[str, Any]:
         """A function that workers run may hold it, in its object, say."""
-        return {name: value for name, value in self.__dict__.items() if name != "_running"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_running", "_taken")}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        self.__dict__.update(state, _running=threading.Lock())
+        self.__dict__.update(state, _running=threading.Lock(), _taken=contextlib.ExitStack())
 
     def start(self) -> None:
         """Returns when all workers run, new ones where some ran. TimeoutError where the cluster has no
@@ -135,30 +145,33 @@ class RayExecutor:
             raise
 
     def _start(self) -> None:
-        from ray.util.placement_group import placement_group
+        from ray.util.placement_group import placement_group, remove_placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        self._group = placement_group([self._resources] * self._size, strategy=self._strategy)
+        group = placement_group([self._resources] * self._size, strategy=self._strategy)
+        self._taken.callback(_end, remove_placement_group, group)
         said_after_s = min(_SAID_AFTER_S, self._timeout)
-        if not self._group.wait(said_after_s):
+        if not group.wait(said_after_s):
             wanted = f"room for {self._size} workers with {self._resources} each ({self._strategy})"
             rest_s = self._timeout - said_after_s
             if rest_s > 0:
                 print(f"psring: waits for {wanted}, {rest_s:g} s at most; Ray has {ray.available_resources()}", file=sys.stderr)
-            if not self._group.wait(rest_s):
+            if not group.wait(rest_s):
                 raise TimeoutError(f"Ray has no {wanted}: it has {ray.available_resources()}")
         for index in range(self._size):
-            at = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index)
+            at = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
             options = {"scheduling_strategy": at, "num_cpus": self._resources["CPU"]}
             if "GPU" in self._resources:
                 options["num_gpus"] = self._resources["GPU"]
             self._workers.append(ray.remote(_Worker).options(**options).remote())
+            self._taken.callback(_end, ray.kill, self._workers[-1])
         nodes = ray.get([worker.node.remote() for worker in self._workers])
         # Workers of a node follow one another, as rings and servers_per_node want it.
         order = sorted(range(self._size), key=lambda index: (nodes.index(nodes[index]), index))
         self._workers = [self._workers[index] for index in order]
         self._nodes = [nodes[index] for index in order]
         self._board = ray.remote(_Board).options(num_cpus=0).remote()
+        self._taken.callback(_end, ray.kill, self._board)
 
     def run(
         self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
@@ -196,14 +209,5 @@ class RayExecutor:
 
     def shutdown(self) -> None:
         """Ends the workers; start() may follow."""
-        for worker in self._workers:
-            ray.kill(worker)
-        self._workers = []
-        if self._board is not None:
-            ray.kill(self._board)
-            self._board = None
-        if self._group is not None:
-            from ray.util.placement_group import remove_placement_group
-
-            remove_placement_group(self._group)
-            self._group = None
+        self._workers, self._board = [], None
+        self._taken.close()

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -132,6 +134,33 @@ def test_the_page_of_a_running_job_shows_all_workers(executor, expected, tmp_pat
 def test_an_executor_without_workers_is_refused():
     with pytest.raises(ValueError, match="num_workers=0"):
         psring.ray.RayExecutor(0)
+
+
+def test_an_executor_that_nobody_has_any_more_leaves_its_room_to_others(executor):
+    for _ in range(3):  # as a notebook's cell that is run again
+        four = psring.ray.RayExecutor(4, start_timeout_s=60)
+        four.start()
+        assert four.run(os.getenv, ("PSRING_SIZE",)) == ["4"] * 4
+    assert four.execute(lambda: four is not None and psring.is_initialized()) == [False] * 4
+    del four
+    executor(4)
+
+
+# Of its own, as it shuts Ray down.
+def test_an_executor_survives_the_end_of_its_ray(environment):
+    code = """
+import ray, psring.ray
+two = psring.ray.RayExecutor(2)
+for _ in range(2):
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    two.start()
+    print(two.run(len, ("word",)))
+    ray.shutdown()
+two.shutdown()
+print(ray.is_initialized())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100)
+    assert ran.stdout == "[4, 4]\n[4, 4]\nFalse\n", ran.stderr
 
 
 def test_too_few_slots_are_an_error(executor, monkeypatch, capsys):
