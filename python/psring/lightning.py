@@ -18,6 +18,9 @@ import torch
 
 from . import torch as ps
 
+if not any(map(importlib.util.find_spec, ("lightning", "pytorch_lightning"))):
+    raise ImportError("psring.lightning needs Lightning: pip install lightning")
+
 # Two packages have the same classes, and a Trainer takes those of its own.
 if importlib.util.find_spec("lightning") is None or (
     "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules

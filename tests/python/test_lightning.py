@@ -2,12 +2,14 @@
 
 import glob
 import os
+import subprocess
+import sys
 import time
 
 import pytest
 import torch
 
-from ranks import run
+from ranks import PYTHONPATH, run
 from test_other_frameworks import needs
 
 BATCH, SAMPLES = 8, 64
@@ -277,6 +279,19 @@ def test_a_fused_update_knows_the_trainers_scaler(tmp_path):
     assert all(torch.equal(*ranks) for ranks in found)
 
 
+def trains_after_compile(folder):
+    from psring.lightning import PsringStrategy
+
+    model = module()
+    model.compile(backend="eager")
+    trainer(folder, strategy=PsringStrategy(), max_epochs=1).fit(model, loader(BATCH))
+    return weights(model)
+
+
+def test_a_compiled_module_trains(tmp_path):
+    assert torch.equal(*run(trains_after_compile, timeout=120, args=(str(tmp_path),)))
+
+
 def fails_and_saves(folder):
     from lightning.pytorch.callbacks import OnExceptionCheckpoint
 
@@ -339,3 +354,13 @@ def test_one_worker_alone_trains_as_without_psring(tmp_path):
     model = module()
     trainer(str(tmp_path)).fit(model, loader(BATCH))
     assert torch.equal(found, weights(model)) and place == (0, 1)
+
+
+def test_it_says_what_to_install_where_lightning_is_missing():
+    code = (
+        "import importlib.util as util\nfind = util.find_spec\n"
+        "util.find_spec = lambda name: None if 'lightning' in name else find(name)\n"
+        "import psring.lightning"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": PYTHONPATH}, capture_output=True, text=True)
+    assert "ImportError: psring.lightning needs Lightning: pip install lightning" in ran.stderr
