@@ -189,8 +189,9 @@ def init(
         _failure.arm(leave, job.rank)
         os.environ[_JOINED] = f"{os.getpid()} {_place_by_variables()}"
         if job.mode != "ps" and not _settings.takes_steps_together(defaults["sync"]):
-            leave(f'sync="{defaults["sync"]}" needs mode="ps"; this job is in mode "{job.mode}"')
-            raise ValueError(f'sync="{defaults["sync"]}" needs mode="ps"; the mode is "{job.mode}"')
+            why = f'sync="{defaults["sync"]}" (or PSRING_SYNC) needs mode="ps"; this job is in mode "{job.mode}"'
+            leave(why)
+            raise ValueError(why)
         if job.mode == "ddp" and refuses_plaintext(job):
             reason = (
                 'mode="ddp" over several hosts: torch.distributed encrypts nothing, '

@@ -256,6 +256,8 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
     def all_gather(self, tensor: torch.Tensor, group: Any = None, sync_grads: bool = False) -> torch.Tensor:
         """Shape (workers, *tensor.shape)."""
         _check_group(group)
+        if tensor.numel() == 0:
+            return tensor.new_empty(ps.size(), *tensor.shape)
         with torch.set_grad_enabled(sync_grads and torch.is_grad_enabled()):
             return ps.allgather(tensor.unsqueeze(0))
 

@@ -180,6 +180,7 @@ def between_workers(folder):
     out.append(strategy.reduce(3) == 3 and strategy.reduce_boolean_decision(me == 0, all=False))
     out.append(not strategy.reduce_boolean_decision(me == 0))
     out.append(strategy.all_gather(torch.full((2,), me)).tolist() == [[0, 0], [1, 1]])
+    out.append(strategy.all_gather(torch.zeros(0, 3)).shape == (2, 0, 3))
     model = module(batch_norm=True)
     x = torch.ones(1, requires_grad=True)
     (strategy.all_gather(x, sync_grads=True) * torch.tensor([[1.0], [2.0]])).sum().backward()
