@@ -1,10 +1,12 @@
 """One worker's part where an engine (Spark, Ray) has started the process and calls a function in it."""
 
+import math
 import os
 from collections import abc
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import _channels, _failure, _lifecycle, _rendezvous
+from .process_sets import whole
 
 
 # What `psring run` or a job of its own has told a driver, which the processes of its engine inherit.
@@ -21,6 +23,17 @@ def settings(mode: Optional[str], servers: Optional[int], servers_per_node: Opti
         raise ValueError(f'only mode="ps" has servers; the mode is {mode!r}')
     wishes = {"MODE": mode, "SERVERS": servers, "SERVERS_PER_NODE": servers_per_node}
     return {"PSRING_" + name: str(value) for name, value in wishes.items() if value is not None}
+
+
+def count(name: str, number: Any, most: float = math.inf) -> int:
+    """Of workers, as the argument of that name says. ValueError for what is none."""
+    try:
+        chosen = whole(number)
+    except (TypeError, ValueError):
+        chosen = 0
+    if not 0 < chosen <= most:
+        raise ValueError(f"{name}={number!r}: it is a whole number from 1" + (f" to {most}" if most < math.inf else ""))
+    return chosen
 
 
 def arguments(args: Any, kwargs: Any) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:

@@ -12,7 +12,6 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _engine, _lib
-from .process_sets import whole
 
 _MOST_WORKERS = 1024
 
@@ -54,12 +53,7 @@ def run(
 
     Raises PsringError with the exception of a worker that failed; all have ended then.
     """
-    try:
-        size = whole(num_proc)
-    except (TypeError, ValueError):
-        size = 0
-    if not 0 < size <= _MOST_WORKERS:
-        raise ValueError(f"num_proc={num_proc!r}: it is a whole number from 1 to {_MOST_WORKERS}")
+    size = _engine.count("num_proc", num_proc, _MOST_WORKERS)
     return run_by(_pickle_of(fn), fn, args, kwargs, size, mode, servers, env=env)
 
 

@@ -11,6 +11,7 @@ strategy makes the optimizers of configure_optimizers() distributed.
 
 import contextlib
 import importlib.util
+import inspect
 import sys
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -125,6 +126,10 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
         for name in ("model", "named_parameters", "backward_passes_per_step"):
             if name in options:
                 raise ValueError(f"PsringStrategy({name}=...): Lightning sets this itself, leave it out")
+        known = set(inspect.signature(ps.DistributedOptimizer).parameters) - {"optimizer"}
+        if not known.issuperset(options):
+            wrong = min(set(options) - known)
+            raise TypeError(f"PsringStrategy({wrong}=...): it has no such option, but {', '.join(sorted(known))}")
         if not ps.is_initialized():
             ps.init()
         super().__init__(accelerator, None, _Job(), checkpoint_io, precision_plugin)

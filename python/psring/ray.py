@@ -112,9 +112,7 @@ class RayExecutor:
         env: Optional[Dict[str, str]] = None,
         start_timeout_s: float = 300,
     ):
-        if num_workers < 1:
-            raise ValueError(f"RayExecutor(num_workers={num_workers}): it is at least 1")
-        self._size, self._strategy, self._timeout = num_workers, strategy, start_timeout_s
+        self._size, self._strategy, self._timeout = _engine.count("num_workers", num_workers), strategy, start_timeout_s
         self._variables = {**_engine.texts(env), **_engine.settings(mode, servers, servers_per_node)}
         self._resources = {"CPU": cpus_per_worker, **({"GPU": gpus_per_worker} if gpus_per_worker else {})}
         self._taken = contextlib.ExitStack()  # ends the actors, and then the placement group

@@ -83,12 +83,13 @@ def run(
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
+    size = None if num_proc is None else _engine.count("num_proc", num_proc)
     variables = {**_engine.texts(env), **_engine.settings(mode, servers, servers_per_node)}
     spark = spark or SparkSession.builder.getOrCreate()
     context = spark.sparkContext
-    num_proc = num_proc or context.defaultParallelism
+    size = size or context.defaultParallelism
     payload = cloudpickle.dumps((fn, *_engine.arguments(args, kwargs)))
-    workers = context.parallelize(range(num_proc), num_proc).barrier()
+    workers = context.parallelize(range(size), size).barrier()
     # Spark starts a barrier stage again only where another stage follows: this one gathers results.
     pairs = workers.mapPartitions(_task(payload, variables)).partitionBy(1).collect()
     return [cloudpickle.loads(result) for _, result in sorted(pairs)]

@@ -132,8 +132,9 @@ def test_the_page_of_a_running_job_shows_all_workers(executor, expected, tmp_pat
 
 
 def test_an_executor_without_workers_is_refused():
-    with pytest.raises(ValueError, match="num_workers=0"):
-        psring.ray.RayExecutor(0)
+    for wrong in (0, "2", 1.5):
+        with pytest.raises(ValueError, match=f"num_workers={wrong!r}: it is a whole number from 1"):
+            psring.ray.RayExecutor(wrong)
 
 
 def test_an_executor_that_nobody_has_any_more_leaves_its_room_to_others(executor):

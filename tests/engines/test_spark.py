@@ -170,6 +170,8 @@ def test_a_task_that_fails_always_ends_the_stage_with_its_exception(spark):
 
     with pytest.raises(Exception, match="ValueError: no such data"):
         psring.spark.run(main, num_proc=2, spark=spark)
+    with pytest.raises(ValueError, match="num_proc=-1: it is a whole number from 1"):
+        psring.spark.run(main, num_proc=-1, spark=spark)
 
 
 def test_a_killed_worker_is_named_and_the_stage_tried_again(spark, expected, tmp_path):

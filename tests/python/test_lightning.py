@@ -196,11 +196,11 @@ def between_workers(folder):
     said = []
     for wrong in (
         lambda: PsringStrategy(model=model), lambda: strategy.reduce(x, reduce_op="median"),
-        lambda: strategy.all_gather(x, group="some"),
+        lambda: strategy.all_gather(x, group="some"), lambda: PsringStrategy(updte="fused"),
     ):  # fmt: skip
         try:
             wrong()
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             said.append(str(error))
     return out, said
 
@@ -210,7 +210,7 @@ def test_what_lightning_asks_of_a_strategy(tmp_path):
         assert all(out), out
         assert [text.split(":")[0] for text in said] == [
             "PsringStrategy(model=...)", "reduce_op='median' is not supported by PsringStrategy",
-            "PsringStrategy reduces over all workers",
+            "PsringStrategy reduces over all workers", "PsringStrategy(updte=...)",
         ]  # fmt: skip
 
 
