@@ -258,7 +258,9 @@ void AddBenchFlags(CommandLine& line, BenchFlags& flags) {
           "Where to train, psring and DDP alike: cpu, cuda (DDP over NCCL), or "
           "auto: cuda where every worker has a GPU of its own")
       .OneOf({"auto", "cpu", "cuda"});
-  line.Add("--steps", flags.options.steps, "Timed steps of each training")
+  line.Add("--steps", flags.options.steps,
+           "Timed steps of each training; more where these are too short for a "
+           "rate")
       .Range(1, 1000000);
   line.Add("--repetitions", flags.options.repetitions,
            "Repetitions of each training")

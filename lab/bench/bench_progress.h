@@ -22,6 +22,8 @@ class BenchProgress {
 
   void OnStart(const std::string& name, Time now);
   void OnDone(const std::string& result);
+  // A line that is no result.
+  void Tell(const std::string& what) { block_.Print(what + "\n"); }
 
  private:
   LiveBlock block_;

@@ -224,6 +224,11 @@ TrainOptions BenchRun::TrainingOptions() {
   options.on_start = [&](const Training& training) {
     progress_.OnStart(NameOf(training), Now());
   };
+  options.on_longer = [&](const absl::Status& why, int num_again) {
+    progress_.Expect(num_again);
+    progress_.Tell(absl::StrCat(std::string(why.message()),
+                                ". All trainings of this model get them now"));
+  };
   options.on_training = [&](const Training& training) {
     progress_.OnDone(Describe(training));
   };

@@ -28,6 +28,7 @@ namespace psring {
 namespace {
 
 constexpr char kLearningRate[] = "0.01";
+constexpr int64_t kMostSteps = 1'000'000;
 
 // What a data set's images are like; DDP trains on random ones of that kind.
 struct Images {
@@ -69,29 +70,26 @@ Images ImagesOf(absl::string_view data) {
   return images;
 }
 
-// With how many steps it would have taken more than a second.
-absl::Status TooShort(const ProcessMetrics& worker) {
-  constexpr char kWhat[] = "too short for a rate: give it more --steps";
+// With how many steps the training would take more than a second, in thousands.
+int64_t StepsOfASecond(const ProcessMetrics& worker, int64_t steps) {
   if (worker.steps.empty() || worker.steps.back().seconds <= 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the training was ", kWhat));
+    return 10 * steps;
   }
   const StepSample& last = worker.steps.back();
   const auto a_second =
       static_cast<int64_t>(static_cast<double>(last.step) / last.seconds);
-  return absl::FailedPreconditionError(
-      absl::StrCat("the training took ", FormatTime(last.seconds), ", ", kWhat,
-                   ", such as ", (a_second / 1000 + 1) * 1000));
+  return (a_second / 1000 + 1) * 1000;
 }
 
 // The rate over the steps after the warm-up, which metrics report in intervals:
-// from the first report at or after it to the last.
-absl::StatusOr<double> RateAfter(const ProcessMetrics& worker, int64_t warmup) {
+// from the first report at or after it to the last. Nothing: the training was
+// too short for one.
+std::optional<double> RateAfter(const ProcessMetrics& worker, int64_t warmup) {
   const auto first = std::find_if(
       worker.steps.begin(), worker.steps.end(),
       [&](const StepSample& sample) { return sample.step >= warmup; });
   if (first == worker.steps.end() || first->step >= worker.steps.back().step) {
-    return TooShort(worker);
+    return std::nullopt;
   }
   const StepSample& last = worker.steps.back();
   return static_cast<double>((last.step - first->step) * worker.global_batch) /
@@ -101,7 +99,14 @@ absl::StatusOr<double> RateAfter(const ProcessMetrics& worker, int64_t warmup) {
 class TrainBench {
  public:
   TrainBench(const Stage& stage, const TrainOptions& options)
-      : stage_(stage), options_(options) {}
+      : stage_(stage), options_(options), steps_(options.steps) {}
+
+  // Whether Run() has failed for too few steps; it then takes more from now on.
+  bool Lengthen() {
+    if (longer_ <= steps_ || longer_ > kMostSteps) return false;
+    steps_ = std::exchange(longer_, 0);
+    return true;
+  }
 
   // One repetition more.
   absl::Status Run(Training* training) {
@@ -119,7 +124,7 @@ class TrainBench {
   }
 
  private:
-  int64_t AllSteps() const { return options_.warmup + options_.steps; }
+  int64_t AllSteps() const { return options_.warmup + steps_; }
 
   absl::Status RunPsring(Training* training, const std::string& directory) {
     Job job;
@@ -165,7 +170,13 @@ class TrainBench {
       if (process.rank != 0) continue;
       found = true;
       const auto rate = RateAfter(process, options_.warmup);
-      if (!rate.ok()) return rate.status();
+      if (!rate.has_value()) {
+        longer_ = StepsOfASecond(process, steps_);
+        return absl::FailedPreconditionError(
+            absl::StrCat("the training was too short for a rate: give it more "
+                         "--steps, such as ",
+                         longer_));
+      }
       training->images_per_second.push_back(*rate);
       // Random labels cannot be learned.
       if (!process.epochs.empty() &&
@@ -189,7 +200,7 @@ class TrainBench {
             {absl::StrCat("ddp rank ", rank),
              {options_.python->python, script, absl::StrCat("--rank=", rank),
               absl::StrCat("--ranks=", training->workers),
-              absl::StrCat("--steps=", options_.steps),
+              absl::StrCat("--steps=", steps_),
               absl::StrCat("--warmup=", options_.warmup),
               absl::StrCat("--batch=", options_.batch_size),
               absl::StrCat("--shape=", images.shape),
@@ -233,6 +244,8 @@ class TrainBench {
 
   const Stage& stage_;
   const TrainOptions& options_;
+  int64_t steps_ = 0;   // that are timed
+  int64_t longer_ = 0;  // what a training that was too short wants
 };
 
 std::vector<Training> Plan(const TrainOptions& options,
@@ -263,24 +276,39 @@ absl::Status RunTrain(const Stage& stage, const TrainOptions& options,
                       std::vector<Training>* all) {
   TrainBench bench(stage, options);
   bool without_ddp = false;
-  for (const std::string& model : options.models) {
-    std::vector<Training> trainings = Plan(options, model);
-    absl::Status status;
-    for (int i = 0; status.ok() && i < options.repetitions; ++i) {
+  std::vector<Training> trainings;
+  int num_done = 0;  // of `trainings`
+  const auto run = [&](Training& training) {
+    const bool is_ddp = training.contender == "ddp";
+    if (is_ddp && without_ddp) return absl::OkStatus();
+    if (options.on_start) options.on_start(training);
+    const absl::Status status = bench.Run(&training);
+    if (!status.ok() && is_ddp && stage.cancellation.status().ok() &&
+        options.leaves_out_ddp && options.leaves_out_ddp(status)) {
+      without_ddp = true;
+      return absl::OkStatus();
+    }
+    if (!status.ok()) return status;
+    ++num_done;
+    if (options.on_training) options.on_training(training);
+    return absl::OkStatus();
+  };
+  const auto run_all = [&](const std::string& model) {
+    trainings = Plan(options, model);
+    num_done = 0;
+    for (int i = 0; i < options.repetitions; ++i) {
       for (Training& training : trainings) {
-        const bool is_ddp = training.contender == "ddp";
-        if (is_ddp && without_ddp) continue;
-        if (options.on_start) options.on_start(training);
-        status = bench.Run(&training);
-        if (!status.ok() && is_ddp && stage.cancellation.status().ok() &&
-            options.leaves_out_ddp && options.leaves_out_ddp(status)) {
-          without_ddp = true;
-          status = absl::OkStatus();
-          continue;
-        }
-        if (!status.ok()) break;
-        if (options.on_training) options.on_training(training);
+        if (absl::Status s = run(training); !s.ok()) return s;
       }
+    }
+    return absl::OkStatus();
+  };
+  for (const std::string& model : options.models) {
+    absl::Status status = run_all(model);
+    // All anew: as many steps for every contender.
+    while (!status.ok() && bench.Lengthen()) {
+      if (options.on_longer) options.on_longer(status, num_done);
+      status = run_all(model);
     }
     absl::c_copy_if(trainings, std::back_inserter(*all), [](const Training& t) {
       return !t.images_per_second.empty();

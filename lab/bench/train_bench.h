@@ -23,7 +23,7 @@ struct TrainOptions {
   std::string data;                     // worker's --data
   std::vector<int> workers;
   int servers = 1;    // of ps-bsp
-  int64_t steps = 0;  // that are timed
+  int64_t steps = 0;  // that are timed, or more where these take no time
   int64_t warmup = 20;
   int repetitions = 3;
   int batch_size = 64;               // of each worker
@@ -31,6 +31,9 @@ struct TrainOptions {
   std::optional<GlooPython> python;  // nothing: without DDP
   // Whether to continue without DDP, which has failed. Empty: no.
   std::function<bool(const absl::Status& status)> leaves_out_ddp;
+  // Called where a training was too short for a rate: all of its model take
+  // more steps from now on, and so many are measured once more.
+  std::function<void(const absl::Status& why, int num_again)> on_longer;
   // What is measured next, and what was measured, for people who wait.
   std::function<void(const Training&)> on_start, on_training;
 };
