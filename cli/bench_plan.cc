@@ -13,11 +13,13 @@
 #include "cli/version.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/security.h"
+#include "common/net/available_memory.h"
 #include "gpu/device.h"
 #include "lab/bench/pattern.h"
 #include "lab/bench/peers.h"
 #include "lab/host/gpu_info.h"
 #include "lab/host/units.h"
+#include "lab/page/format.h"
 
 namespace psring {
 namespace {
@@ -275,6 +277,24 @@ void AddBenchFlags(CommandLine& line, BenchFlags& flags) {
   line.Footer(kExample);
 }
 
+// Of the largest exchange, lest the kernel end whoever has most. Every rank
+// holds gradients and parameters, or what it sends and what comes.
+absl::Status CheckMemory(const BenchOptions& options) {
+  const bool exchanges =
+      absl::c_any_of(options.operations, [](const std::string& op) {
+        return op == "allreduce" || op == "pushpull";
+      });
+  const int ranks = *absl::c_max_element(options.ranks);
+  const int64_t size = *absl::c_max_element(options.sizes);
+  const double needed = 2.0 * ranks * static_cast<double>(size);
+  const auto available = static_cast<double>(AvailableMemory());
+  if (!exchanges || needed <= available) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--sizes: ", ranks, " ranks with ", FormatSize(size), " each need ",
+      FormatBytes(needed), " of memory, and ", FormatBytes(available),
+      " are free: give smaller --sizes, or fewer --ranks"));
+}
+
 absl::StatusOr<BenchOptions> PlanBench(const CommandLine& line,
                                        const BenchFlags& flags) {
   if (absl::Status s = CheckFlagsAreUsed(line, flags.options.operations);
@@ -294,6 +314,7 @@ absl::StatusOr<BenchOptions> PlanBench(const CommandLine& line,
   BenchOptions options = flags.options;
   options.sizes = *std::move(sizes);
   options.ranks = *std::move(ranks);
+  if (absl::Status s = CheckMemory(options); !s.ok()) return s;
   options.workers = *std::move(workers);
   options.models = absl::StrSplit(flags.models, ',');
   auto modes = ParseList(flags.modes, {"ring", "ps-bsp", "ddp"});

@@ -243,6 +243,8 @@ TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"broadcast"}, {"broadcast"}},
           {{"allreduce", "--sizes=1XB"}, {"--sizes", "\"1XB\"", "KB"}},
           {{"links", "--ranks=1"}, {"--ranks", "\"1\"", "from 2"}},
+          {{"allreduce", "--sizes=1KB,900GB"},
+           {"--sizes", "2 ranks with 900 GB each need", "are free"}},
           {{"links", "--iterations=19"}, {"--iterations", "19", "20 to"}},
           {{"allreduce", "--peers=nccl"}, {"--peers", "\"nccl\"", "gloo"}},
           {{"allreduce", "--peers=gloo,gloo"}, {"--peers", "gloo comes twice"}},
