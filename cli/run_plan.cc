@@ -15,6 +15,8 @@
 namespace psring {
 namespace {
 
+constexpr double kMaxJoinTimeoutS = 86400;
+
 constexpr char kExample[] =
     "Without --sync, --update or --compress the script's own choice counts, "
     "else psring's default.\n"
@@ -55,6 +57,21 @@ absl::Status TakeNumber(const Variables& variables, const std::string& name,
       absl::StrCat(name, "=", found->second, ": not a number of servers"));
 }
 
+// For how long the job's coordinator waits for its workers, if it is set.
+absl::Status TakeJoinTimeout(const Variables& variables, double* seconds) {
+  const auto found = variables.find("PSRING_JOIN_TIMEOUT_S");
+  if (found == variables.end() || found->second.empty()) {
+    return absl::OkStatus();
+  }
+  if (absl::SimpleAtod(found->second, seconds) && *seconds >= 1 &&
+      *seconds <= kMaxJoinTimeoutS) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("PSRING_JOIN_TIMEOUT_S=", found->second,
+                   ": not a number of seconds from 1 to ", kMaxJoinTimeoutS));
+}
+
 // What the user's environment says of the job, where flags do not.
 absl::Status TakeVariables(const CommandLine& line, RunFlags& flags) {
   ScriptJob& job = flags.job;
@@ -72,6 +89,10 @@ absl::Status TakeVariables(const CommandLine& line, RunFlags& flags) {
   const auto token = variables.find("PSRING_PAGE_TOKEN_FILE");
   if (!line.Has("--page-token-file") && token != variables.end()) {
     job.page_token_file = token->second;
+  }
+  if (!line.Has("--join-timeout")) {
+    absl::Status s = TakeJoinTimeout(variables, &job.join_timeout_s);
+    if (!s.ok()) return s;
   }
   if (line.Has("--servers") || line.Has("--servers-per-node")) {
     return absl::OkStatus();
@@ -259,8 +280,10 @@ void AddRunFlags(CommandLine& line, RunFlags& flags) {
   AddPageFlags(line, job.page, job.page_token_file);
   AddSecurityFlags(line, flags.security, /*several_hosts=*/true);
   line.Add("--join-timeout", job.join_timeout_s,
-           "Seconds within which every worker must have called init()")
-      .Range(1.0, 86400.0);
+           "Seconds within which every worker must have called init(); "
+           "default: $PSRING_JOIN_TIMEOUT_S, else 60")
+      .Range(1.0, kMaxJoinTimeoutS)
+      .Default("");
   line.Add("--threads-per-worker", job.threads_per_worker,
            "OMP_NUM_THREADS of each worker; default: its share of this host's "
            "cores")

@@ -205,6 +205,19 @@ def test_threads_that_wait_poll_for_a_short_time_unless_the_user_says_how_long()
     assert "polls ." in psring("-n", "1", "--", *show, OMP_WAIT_POLICY="active").communicate()[0]
 
 
+@pytest.mark.parametrize("flags, told", [([], "1.5"), (["--join-timeout=1"], "1")])
+def test_the_user_says_how_long_workers_may_take_to_come(flags, told):
+    script = "import os, psring\nif os.environ['PSRING_RANK'] == '0':\n    psring.init()"
+    run = psring("-n", "2", *flags, "--", sys.executable, "-c", script, PSRING_JOIN_TIMEOUT_S="1.5")
+    out = run.communicate(timeout=60)[0]
+    assert f"the job is not complete after {told} s" in out, out
+
+
+def test_a_join_timeout_that_is_no_time_is_refused():
+    out = psring("-n", "1", "--", "true", PSRING_JOIN_TIMEOUT_S="soon").communicate()[0]
+    assert "PSRING_JOIN_TIMEOUT_S=soon: not a number of seconds" in out
+
+
 def test_a_job_that_needs_more_files_than_a_shell_allows_gets_them():
     join = "import psring; psring.init(); psring.barrier(); psring.shutdown()"
     few = ["prlimit", "--nofile=48:4096"]
