@@ -186,6 +186,10 @@ int RunWorkers(ScriptJob job, const SupervisedFlags& supervised) {
     std::cerr << kName
               << ": no process has joined the job, so each has worked "
                  "by itself: does the program call psring's init()?"
+              << (job.torchrun_variables
+                      ? ""
+                      : " One of torch.distributed that reads RANK or "
+                        "WORLD_SIZE needs --torchrun-variables")
               << std::endl;
   }
   return code;

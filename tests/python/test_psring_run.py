@@ -51,6 +51,12 @@ def test_it_says_where_no_process_has_joined(tmp_path, text, says):
     ran = psring_run(tmp_path, text)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ("does the program call psring's init()?" in ran.stderr) == says, ran.stderr
+    assert ("needs --torchrun-variables" in ran.stderr) == says, ran.stderr
+
+
+def test_where_torchruns_variables_are_set_it_does_not_ask_for_them(tmp_path):
+    ran = psring_run(tmp_path, "print('alone')", "--torchrun-variables")
+    assert ran.stderr.rstrip().endswith("does the program call psring's init()?"), ran.stderr
 
 
 TORCHRUNS = """
