@@ -15,8 +15,6 @@
 namespace psring {
 namespace {
 
-constexpr double kMaxJoinTimeoutS = 86400;
-
 constexpr char kExample[] =
     "Without --sync, --update or --compress the script's own choice counts, "
     "else psring's default.\n"
@@ -57,21 +55,6 @@ absl::Status TakeNumber(const Variables& variables, const std::string& name,
       absl::StrCat(name, "=", found->second, ": not a number of servers"));
 }
 
-// For how long the job's coordinator waits for its workers, if it is set.
-absl::Status TakeJoinTimeout(const Variables& variables, double* seconds) {
-  const auto found = variables.find("PSRING_JOIN_TIMEOUT_S");
-  if (found == variables.end() || found->second.empty()) {
-    return absl::OkStatus();
-  }
-  if (absl::SimpleAtod(found->second, seconds) && *seconds >= 1 &&
-      *seconds <= kMaxJoinTimeoutS) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("PSRING_JOIN_TIMEOUT_S=", found->second,
-                   ": not a number of seconds from 1 to ", kMaxJoinTimeoutS));
-}
-
 // What the user's environment says of the job, where flags do not.
 absl::Status TakeVariables(const CommandLine& line, RunFlags& flags) {
   ScriptJob& job = flags.job;
@@ -91,7 +74,7 @@ absl::Status TakeVariables(const CommandLine& line, RunFlags& flags) {
     job.page_token_file = token->second;
   }
   if (!line.Has("--join-timeout")) {
-    absl::Status s = TakeJoinTimeout(variables, &job.join_timeout_s);
+    absl::Status s = TakeJoinTimeout(job);
     if (!s.ok()) return s;
   }
   if (line.Has("--servers") || line.Has("--servers-per-node")) {

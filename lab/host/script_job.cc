@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/cluster/environment.h"
 #include "common/host_cores.h"
@@ -46,6 +47,21 @@ absl::Status WithPlace(const absl::Status& status, const ScriptJob& job) {
 }
 
 }  // namespace
+
+absl::Status TakeJoinTimeout(ScriptJob& job) {
+  const Variables variables = ReadVariables();
+  const auto found = variables.find("PSRING_JOIN_TIMEOUT_S");
+  if (found == variables.end() || found->second.empty()) {
+    return absl::OkStatus();
+  }
+  if (absl::SimpleAtod(found->second, &job.join_timeout_s) &&
+      job.join_timeout_s >= 1 && job.join_timeout_s <= kMaxJoinTimeoutS) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("PSRING_JOIN_TIMEOUT_S=", found->second,
+                   ": not a number of seconds from 1 to ", kMaxJoinTimeoutS));
+}
 
 absl::Status CheckScriptJob(const ScriptJob& job) {
   if (job.command.empty()) {

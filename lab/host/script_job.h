@@ -45,6 +45,12 @@ struct ScriptJob {
   int job_size() const { return size > 0 ? size : workers; }
 };
 
+inline constexpr double kMaxJoinTimeoutS = 86400;
+
+// Where PSRING_JOIN_TIMEOUT_S is set, it is the job's join_timeout_s.
+// INVALID_ARGUMENT names the variable and its value.
+absl::Status TakeJoinTimeout(ScriptJob& job);
+
 // INVALID_ARGUMENT names the flag that contradicts another.
 absl::Status CheckScriptJob(const ScriptJob& job);
 

@@ -56,7 +56,9 @@ class RunningJob {
   // Returns where its coordinator listens.
   absl::StatusOr<HostPort> Start(const Job& job, Supervisor& supervisor) {
     if (job.script.empty()) return StartJob(job, supervisor);
-    auto script = RunningScript::Start(ScriptOf(job), supervisor);
+    ScriptJob plan = ScriptOf(job);
+    if (auto s = TakeJoinTimeout(plan); !s.ok()) return s;
+    auto script = RunningScript::Start(plan, supervisor);
     if (!script.ok()) return script.status();
     script_ = *std::move(script);
     return script_->coordinator();

@@ -72,6 +72,14 @@ class Study:
         return {path.name: path.stat().st_mtime_ns for path in (self.folder / "study").glob("runs/run-*.json")}
 
 
+def test_the_user_says_how_long_workers_may_take_to_come(tmp_path):
+    study = Study(tmp_path, LOGS, ["--modes=ring", "--workers=2"])
+    study.script.write_text("import os, psring\nif os.environ['PSRING_RANK'] == '0':\n    psring.init()")
+    study.env["PSRING_JOIN_TIMEOUT_S"] = "1.5"
+    ran = subprocess.run(study.command, env=study.env, capture_output=True, text=True, timeout=60)
+    assert "the job is not complete after 1.5 s" in ran.stdout + ran.stderr, ran.stdout + ran.stderr
+
+
 def by_way(report):
     runs = {}
     for run in report["runs"]:
