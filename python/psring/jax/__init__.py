@@ -24,6 +24,7 @@ from typing import Any
 import jax as _jax
 
 from .. import _job, _lib
+from . import elastic
 from .._job import is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import PsringError
 from .._lifecycle import init, shutdown
@@ -59,8 +60,8 @@ _job.before_end(_wait_for_callbacks)
 
 __all__ = [
     "Average", "FusedOptimizer", "Max", "Min", "Product", "ProcessSet", "PsringError", "Sum", "allgather_object",
-    "allreduce", "barrier", "broadcast", "broadcast_object", "global_process_set", "init", "is_initialized", "join",
-    "local_rank", "local_size", "log", "mean", "mode", "rank", "shutdown", "size", "sum",
+    "allreduce", "barrier", "broadcast", "broadcast_object", "elastic", "global_process_set", "init", "is_initialized",
+    "join", "local_rank", "local_size", "log", "mean", "mode", "rank", "shutdown", "size", "sum",
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ the host, with TensorFlow's through tf.py_function. For overlap with backward, u
 psring.torch.
 """
 
+from . import elastic
 from .._job import is_initialized, local_rank, local_size, rank, size
 from .._lib import PsringError
 from .._lifecycle import init, shutdown
@@ -24,6 +25,6 @@ from .optimizer import DistributedOptimizer
 __all__ = [
     "Average", "BroadcastCallback", "DistributedOptimizer", "LearningRateWarmupCallback",
     "MetricAverageCallback", "ProcessSet", "PsringError", "Sum", "allgather_object",
-    "barrier", "broadcast_object", "broadcast_weights", "global_process_set", "init", "is_initialized", "join",
-    "local_rank", "local_size", "log", "mean", "rank", "shutdown", "size", "sum",
+    "barrier", "broadcast_object", "broadcast_weights", "elastic", "global_process_set", "init", "is_initialized",
+    "join", "local_rank", "local_size", "log", "mean", "rank", "shutdown", "size", "sum",
 ]  # fmt: skip

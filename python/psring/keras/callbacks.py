@@ -34,6 +34,13 @@ def _broadcast(variables: List[Any], root_rank: int) -> None:
         variable.assign(value)
 
 
+def finalize_normalizations(model: Any) -> None:
+    """After a model's weights have been written: such a layer computes with what it makes of its weights then."""
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Normalization) and layer.built and layer.input_mean is None:
+            layer.finalize_state()
+
+
 class BroadcastCallback(keras.callbacks.Callback):
     """When training begins, everybody's weights become the root's, and so does the state of the
     optimizer (its step, momentums), as where the root alone has loaded them.
@@ -69,9 +76,7 @@ class BroadcastCallback(keras.callbacks.Callback):
         if self._done or not self.model.built:
             return
         broadcast_weights(self.model, self._root_rank)
-        for layer in self.model._flatten_layers():
-            if isinstance(layer, keras.layers.Normalization) and layer.built and layer.input_mean is None:
-                layer.finalize_state()  # it computes with what it makes of its weights there
+        finalize_normalizations(self.model)
         self._done = True
         for optimizer in _optimizers(self.model):
             if is_distributed(optimizer):

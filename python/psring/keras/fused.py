@@ -149,6 +149,16 @@ class Fused:
                 stacklevel=3,
             )
 
+    def begin_anew(self, optimizer: Any) -> None:
+        """The next step is a first one, of the variables and the state that the optimizer has now. All ranks call it."""
+        await_host_calls()
+        with self._lock:
+            if self._arrays is not None:
+                self._alive().close()
+                self._arrays, self.name = None, _models.next_name()
+                self._steps, self._unfetched = 0, False
+        self.take_state(optimizer)
+
     def warn_of_save(self) -> None:
         """Keras saves the optimizer's variables, which the library's state has not come to."""
         if self._unfetched:

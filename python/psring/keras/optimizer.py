@@ -196,6 +196,23 @@ def take_state(optimizer: Any) -> None:
         take_state(inner)
 
 
+def begin_anew(optimizer: Any) -> None:
+    """As take_state(), also after the first step, and of the variables that it trains. All ranks call it, between steps."""
+    if isinstance(optimizer, _Fused):
+        optimizer._psring.begin_anew(optimizer)  # type: ignore[attr-defined]
+    for inner in getattr(optimizer, "optimizers", ()):
+        begin_anew(inner)
+
+
+def synchronize(optimizer: Any) -> None:
+    """synchronize_parameters() and synchronize_state() of what DistributedOptimizer has returned."""
+    if isinstance(optimizer, _Distributed):
+        optimizer.synchronize_parameters()
+        optimizer.synchronize_state()
+    for inner in getattr(optimizer, "optimizers", ()):
+        synchronize(inner)
+
+
 def refuse_in_a_model(model: Any) -> None:
     """What DistributedOptimizer() cannot see: how the model was compiled."""
     optimizer = getattr(model, "optimizer", None)
