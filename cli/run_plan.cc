@@ -280,10 +280,12 @@ void AddRunFlags(CommandLine& line, RunFlags& flags) {
            "Folder for every process's metrics (JSON lines)");
   line.Add("--tensorboard", flags.tensorboard,
            "Folder for what worker 0 and the servers have for TensorBoard");
-  line.Add("--state-dir", flags.state_dir,
-           "Folder for what the script commits (psring.torch.elastic), from "
-           "which it goes on when it is started again; default with "
-           "--max-restarts: a temporary one, as long as this command runs");
+  line.Add(
+      "--state-dir", flags.state_dir,
+      "Folder for what the script commits (commit() of psring.torch.elastic, "
+      "psring.jax.elastic or psring.keras.elastic), from "
+      "which it goes on when it is started again; default with "
+      "--max-restarts: a temporary one, as long as this command runs");
   flags.supervised.AddTo(line);
   line.Footer(kExample);
 }
