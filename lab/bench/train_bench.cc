@@ -96,16 +96,72 @@ std::optional<double> RateAfter(const ProcessMetrics& worker, int64_t warmup) {
          (last.seconds - first->seconds);
 }
 
+std::vector<Training> Plan(const TrainOptions& options,
+                           const std::string& model) {
+  std::vector<Training> plan;
+  for (const std::string& precision : options.precisions) {
+    for (const int workers : options.workers) {
+      for (const std::string& mode : options.modes) {
+        if (mode == "ddp" && !options.python) continue;
+        plan.push_back({model, mode, workers, {}, precision});
+      }
+    }
+  }
+  return plan;
+}
+
 class TrainBench {
  public:
   TrainBench(const Stage& stage, const TrainOptions& options)
       : stage_(stage), options_(options), steps_(options.steps) {}
 
-  // Whether Run() has failed for too few steps; it then takes more from now on.
+  // All contenders with a model. `trainings` has what was measured, after an
+  // error, too.
+  absl::Status RunAll(const std::string& model,
+                      std::vector<Training>* trainings) {
+    absl::Status status = RunAllOnce(model, trainings);
+    // All anew: as many steps for every contender.
+    while (!status.ok() && Lengthen()) {
+      if (options_.on_longer) options_.on_longer(status, num_done_);
+      status = RunAllOnce(model, trainings);
+    }
+    return status;
+  }
+
+ private:
+  // Whether the last training was too short; from now on all take more steps.
   bool Lengthen() {
     if (longer_ <= steps_ || longer_ > kMostSteps) return false;
     steps_ = std::exchange(longer_, 0);
     return true;
+  }
+
+  absl::Status RunAllOnce(const std::string& model,
+                          std::vector<Training>* trainings) {
+    *trainings = Plan(options_, model);
+    num_done_ = 0;
+    for (int i = 0; i < options_.repetitions; ++i) {
+      for (Training& training : *trainings) {
+        if (absl::Status s = RunUnlessLeftOut(&training); !s.ok()) return s;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunUnlessLeftOut(Training* training) {
+    const bool is_ddp = training->contender == "ddp";
+    if (is_ddp && without_ddp_) return absl::OkStatus();
+    if (options_.on_start) options_.on_start(*training);
+    const absl::Status status = Run(training);
+    if (!status.ok() && is_ddp && stage_.cancellation.status().ok() &&
+        options_.leaves_out_ddp && options_.leaves_out_ddp(status)) {
+      without_ddp_ = true;
+      return absl::OkStatus();
+    }
+    if (!status.ok()) return status;
+    ++num_done_;
+    if (options_.on_training) options_.on_training(*training);
+    return absl::OkStatus();
   }
 
   // One repetition more.
@@ -123,7 +179,6 @@ class TrainBench {
                      training->contender, ": ", std::string(status.message())));
   }
 
- private:
   int64_t AllSteps() const { return options_.warmup + steps_; }
 
   absl::Status RunPsring(Training* training, const std::string& directory) {
@@ -246,21 +301,9 @@ class TrainBench {
   const TrainOptions& options_;
   int64_t steps_ = 0;   // that are timed
   int64_t longer_ = 0;  // what a training that was too short wants
+  int num_done_ = 0;    // of this model with so many steps
+  bool without_ddp_ = false;
 };
-
-std::vector<Training> Plan(const TrainOptions& options,
-                           const std::string& model) {
-  std::vector<Training> plan;
-  for (const std::string& precision : options.precisions) {
-    for (const int workers : options.workers) {
-      for (const std::string& mode : options.modes) {
-        if (mode == "ddp" && !options.python) continue;
-        plan.push_back({model, mode, workers, {}, precision});
-      }
-    }
-  }
-  return plan;
-}
 
 }  // namespace
 
@@ -275,41 +318,9 @@ int NumTrainings(const TrainOptions& options) {
 absl::Status RunTrain(const Stage& stage, const TrainOptions& options,
                       std::vector<Training>* all) {
   TrainBench bench(stage, options);
-  bool without_ddp = false;
-  std::vector<Training> trainings;
-  int num_done = 0;  // of `trainings`
-  const auto run = [&](Training& training) {
-    const bool is_ddp = training.contender == "ddp";
-    if (is_ddp && without_ddp) return absl::OkStatus();
-    if (options.on_start) options.on_start(training);
-    const absl::Status status = bench.Run(&training);
-    if (!status.ok() && is_ddp && stage.cancellation.status().ok() &&
-        options.leaves_out_ddp && options.leaves_out_ddp(status)) {
-      without_ddp = true;
-      return absl::OkStatus();
-    }
-    if (!status.ok()) return status;
-    ++num_done;
-    if (options.on_training) options.on_training(training);
-    return absl::OkStatus();
-  };
-  const auto run_all = [&](const std::string& model) {
-    trainings = Plan(options, model);
-    num_done = 0;
-    for (int i = 0; i < options.repetitions; ++i) {
-      for (Training& training : trainings) {
-        if (absl::Status s = run(training); !s.ok()) return s;
-      }
-    }
-    return absl::OkStatus();
-  };
   for (const std::string& model : options.models) {
-    absl::Status status = run_all(model);
-    // All anew: as many steps for every contender.
-    while (!status.ok() && bench.Lengthen()) {
-      if (options.on_longer) options.on_longer(status, num_done);
-      status = run_all(model);
-    }
+    std::vector<Training> trainings;
+    const absl::Status status = bench.RunAll(model, &trainings);
     absl::c_copy_if(trainings, std::back_inserter(*all), [](const Training& t) {
       return !t.images_per_second.empty();
     });
