@@ -1,6 +1,7 @@
 #include "cli/bench_plan.h"
 
 #include <iostream>
+#include <iterator>
 #include <set>
 #include <utility>
 #include <vector>
@@ -36,6 +37,9 @@ constexpr char kExample[] =
     "--batch-size=256 \\\n"
     "    --data=synthetic:3x224x224,classes=1000,train=4096";
 
+// The operations that are measured at every one of --sizes.
+constexpr const char* kSweeps[] = {"allreduce", "pushpull"};
+
 // The operations that a flag has an effect on.
 struct FlagUse {
   const char* flag;
@@ -44,7 +48,7 @@ struct FlagUse {
 
 absl::Status CheckFlagsAreUsed(const CommandLine& line,
                                const std::vector<std::string>& operations) {
-  const std::vector<std::string> sweeps = {"allreduce", "pushpull"};
+  const std::vector<std::string> sweeps(std::begin(kSweeps), std::end(kSweeps));
   const std::vector<FlagUse> all = {
       {"--sizes", sweeps},
       {"--ranks", {"allreduce", "pushpull", "links"}},
@@ -280,10 +284,9 @@ void AddBenchFlags(CommandLine& line, BenchFlags& flags) {
 // Of the largest exchange, lest the kernel end whoever has most. Every rank
 // holds gradients and parameters, or what it sends and what comes.
 absl::Status CheckMemory(const BenchOptions& options) {
-  const bool exchanges =
-      absl::c_any_of(options.operations, [](const std::string& op) {
-        return op == "allreduce" || op == "pushpull";
-      });
+  const bool exchanges = absl::c_any_of(
+      options.operations,
+      [](const std::string& op) { return absl::c_linear_search(kSweeps, op); });
   const int ranks = *absl::c_max_element(options.ranks);
   const int64_t size = *absl::c_max_element(options.sizes);
   const double needed = 2.0 * ranks * static_cast<double>(size);

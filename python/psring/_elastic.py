@@ -28,6 +28,8 @@ def _working_folder() -> str:
         return ""
 
 
+_made: Dict[str, int] = {}  # states of this process, by their files' ending; each has a file of its own
+
 # A relative PSRING_STATE_DIR is meant from here, also where a script goes to a folder that is new in each start.
 _began_in = _working_folder()
 
@@ -74,8 +76,11 @@ class State:
     Rank 0 keeps the last commit in the folder PSRING_STATE_DIR. Its file is a pickle.
     """
 
-    def __init__(self, file: str, values: Dict[str, Any]):
-        self._file = file
+    def __init__(self, ending: str, values: Dict[str, Any]):
+        """`ending`: of the file's name, as the framework has it."""
+        number = _made.get(ending, 0)
+        _made[ending] = number + 1
+        self._file = f"state-{number}.{ending}" if number else f"state.{ending}"
         self._callbacks: List[Callable[[], None]] = []
         self._warned = False
         self._is_kept: Optional[bool] = None  # whether rank 0 has a folder

@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import psring
+from psring import _elastic
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -133,6 +134,16 @@ def _forks():
     of_torch = ["psring.torch", "torch._dynamo"] if importlib.util.find_spec("torch") else []
     context.set_forkserver_preload(["pytest", "ranks", *of_torch])
     return context
+
+
+def error_of_first_state(call):
+    """What a call says that fails with an elastic state, in a process that has made none before."""
+    _elastic._made.clear()
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
 
 
 def run(function, size=2, mode="ring", env=None, timeout=60, args=()):

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 import psring.torch as hvd
 import ranks
+from psring import _elastic
 
 # Ranks that FAIL names are killed before a step: after so many restarts, and steps in all.
 SCRIPT = """
@@ -197,7 +198,7 @@ def commits_first(folder):
         state.commit()
 
     for _ in range(2):  # as two starts
-        hvd.elastic._made = 0
+        _elastic._made.clear()
         state = hvd.elastic.TorchState(epoch=0)
         state.commit()
         train(state)
@@ -258,11 +259,7 @@ def refuses(folder):
     said = []
 
     def told(call):
-        hvd.elastic._made = 0
-        try:
-            call()
-        except Exception as error:
-            said.append(f"{type(error).__name__}: {error}")
+        said.append(ranks.error_of_first_state(call))
 
     def train(state):
         raise AssertionError("begins")
@@ -287,7 +284,7 @@ def refuses(folder):
     os.environ["PSRING_STATE_DIR"] = other = os.path.join(folder, "other")
     told(lambda: hvd.elastic.TorchState(epoch=lambda: 1, batch=2).commit())
     assert os.listdir(other) == []
-    hvd.elastic._made = 0
+    _elastic._made.clear()
     hvd.elastic.TorchState(model=torch.nn.Linear(1, 1)).commit()
     told(lambda: train(hvd.elastic.TorchState(model=torch.nn.Linear(2, 1))))
     os.environ["PSRING_STATE_DIR"] = ""

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import ranks
+from psring import _elastic
 from test_other_frameworks import needs
 
 with_programs = pytest.mark.skipif(
@@ -157,11 +158,7 @@ def refuses_of_jax(folder):
     State, said = hvd.elastic.JaxState, []
 
     def told(call):
-        hvd.elastic._made = 0
-        try:
-            call()
-        except Exception as error:
-            said.append(f"{type(error).__name__}: {error}")
+        said.append(ranks.error_of_first_state(call))
 
     def train(state):
         raise AssertionError("begins")
@@ -171,7 +168,7 @@ def refuses_of_jax(folder):
     jax.jit(lambda x: x + 1, donate_argnums=0)(given)
     told(lambda: State(params=hvd.FusedOptimizer({"w": jnp.ones(2)}, "sgd")))
     told(lambda: State(params={"w": given}).commit())
-    hvd.elastic._made = 0
+    _elastic._made.clear()
     State(params={"w": jnp.ones(3)}, epoch=1).commit()
     told(lambda: train(State(params={"w": jnp.ones(3)}, step=1)))
     told(lambda: train(State(params={"w": jnp.ones((3, 1))}, epoch=1)))
@@ -291,11 +288,7 @@ def refuses_of_keras(folder):
     State, said = hvd.elastic.KerasState, []
 
     def told(call):
-        hvd.elastic._made = 0
-        try:
-            call()
-        except Exception as error:
-            said.append(f"{type(error).__name__}: {error}")
+        said.append(ranks.error_of_first_state(call))
 
     def model(units):
         made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(units, name="last")])

@@ -23,8 +23,6 @@ from .fused import FusedOptimizer
 
 _Result = TypeVar("_Result")
 
-_made = 0  # states of this process; each has a file of its own
-
 
 class _Array:
     """An array of JAX's as it is written: the host's array, of a key its data."""
@@ -123,10 +121,7 @@ class JaxState(_elastic.State):
     """
 
     def __init__(self, **values: Any):
-        global _made
-        file = f"state-{_made}.jax" if _made else "state.jax"
-        _made += 1
-        super().__init__(file, values)
+        super().__init__("jax", values)
         self._has_taken = False  # others' values, or a commit's
         for name, value in values.items():
             _refuse(name, value)

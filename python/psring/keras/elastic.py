@@ -23,8 +23,6 @@ _Result = TypeVar("_Result")
 # A variable, as it is written: its path, and its value.
 _Saved = Tuple[str, np.ndarray]
 
-_made = 0  # states of this process; each has a file of its own
-
 
 def _saved(variables: List[Any]) -> List[_Saved]:
     return [(variable.path, np.asarray(keras.ops.convert_to_numpy(variable))) for variable in variables]
@@ -60,11 +58,8 @@ class KerasState(_elastic.State):
     _with_state = "with variables"
 
     def __init__(self, model: Any, optimizer: Any = None, **values: Any):
-        global _made
-        file = f"state-{_made}.keras" if _made else "state.keras"
-        _made += 1
         optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
-        super().__init__(file, {"model": model, **({} if optimizer is None else {"optimizer": optimizer}), **values})
+        super().__init__("keras", {"model": model, **({} if optimizer is None else {"optimizer": optimizer}), **values})
         for name in self._names:
             value = getattr(self, name)
             if isinstance(value, keras.layers.Layer) and not value.built:

@@ -22,8 +22,6 @@ from .functions import broadcast_optimizer_state, broadcast_parameters, broadcas
 
 _Result = TypeVar("_Result")
 
-_made = 0  # states of this process; each has a file of its own
-
 
 class TorchState(_elastic.State):
     """Values that all ranks have alike and that outlive the job's processes, as attributes of these names.
@@ -40,11 +38,8 @@ class TorchState(_elastic.State):
     _with_state = "with state_dict()"
 
     def __init__(self, model: Optional[torch.nn.Module] = None, optimizer: Any = None, **values: Any):
-        global _made
-        file = f"state-{_made}.pt" if _made else "state.pt"
-        _made += 1
         given = {"model": model, "optimizer": optimizer}
-        super().__init__(file, {**{name: value for name, value in given.items() if value is not None}, **values})
+        super().__init__("pt", {**{name: value for name, value in given.items() if value is not None}, **values})
 
     def sync(self) -> None:
         """All ranks take rank 0's values. All ranks call it, before the first step."""
