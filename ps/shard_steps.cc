@@ -31,7 +31,8 @@ ShardSteps::ShardSteps(const ShardStepsParts& parts,
       gradients_pushed_(GradientsPushed(parts.job)),
       rule_(spec_, parts.job.workers_size(), parts.layout, parts.pieces,
             parts.shard),
-      late_gradients_(parts.job.workers_size(), 0) {
+      late_gradients_(parts.job.workers_size(), 0),
+      last_push_(parts.job.workers_size(), Time::InfinitePast()) {
   const int num_workers = parts.job.workers_size();
   std::vector<int> silent;
   for (int w = 0; w < num_workers; ++w) {
@@ -76,6 +77,7 @@ absl::Status ShardSteps::OnPush(int piece, int worker, int64_t step,
   }
   if (options_.on_step && step > step_) options_.on_step(step_ = step);
   state.pushes[worker] = std::move(push);
+  last_push_[worker] = Now();
   if (!barrier_) ApplyOne(state, worker, step);
   for (const std::vector<int>& workers : decision.released) {
     if (barrier_) ApplyStep(state, workers);
@@ -127,6 +129,7 @@ absl::Status ShardSteps::HoldBack(PieceState& state, UpdateTurn turn,
                                   Push push) {
   absl::Status held = options_.replay->Hold(state.index, turn, std::move(push));
   if (!held.ok()) return held;
+  last_push_[turn.worker] = Now();
   state.held_since = std::min(state.held_since, Now());
   failure_.Update(TakeRecorded(state));
   return absl::OkStatus();
@@ -229,14 +232,20 @@ void ShardSteps::Answer(PieceState& state, int worker, const Push& push,
           : Frame::Copy({reinterpret_cast<const char*>(data), bytes}));
 }
 
-// Whom the workers that wait for an answer wait for.
+// Whom the workers that wait for an answer wait for: of several the one that
+// has pushed nothing for the longest time, or the shortest where a step closes
+// without some.
 std::optional<UpdateTurn> ShardSteps::AwaitedOf(const PieceState& state) const {
   if (options_.replay != nullptr && options_.replay->holds_any(state.index)) {
     return options_.replay->awaited(state.index);
   }
   const std::vector<int> workers = state.gate->Awaited();
   if (workers.empty()) return std::nullopt;
-  return UpdateTurn{workers.front(), state.gate->awaited_step()};
+  const auto [longest, shortest] = std::minmax_element(
+      workers.begin(), workers.end(),
+      [this](int a, int b) { return last_push_[a] < last_push_[b]; });
+  return UpdateTurn{spec_.backup_workers() > 0 ? *shortest : *longest,
+                    state.gate->awaited_step()};
 }
 
 std::string ShardSteps::PushesForOf(int worker) const {
@@ -256,6 +265,7 @@ absl::Status ShardSteps::CheckDeadlines(
           " of bucket ", state.piece.bucket));
     }
     const int worker = awaited->worker;
+    if (now - last_push_[worker] <= options_.step_timeout) continue;
     return absl::DeadlineExceededError(absl::StrCat(
         Describe(parts_.job.workers(worker)),
         awaited->step == kPullTurn

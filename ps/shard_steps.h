@@ -38,7 +38,7 @@ namespace psring {
 SpanArgs ArgsOf(int worker, int64_t step, const Piece& piece);
 
 struct ShardStepsOptions {
-  // A worker that holds others up for longer ends the job.
+  // A worker that holds others up and pushes nothing for longer ends the job.
   absl::Duration step_timeout = absl::Seconds(60);
   // Told the number of each step whose first gradient has come; on the shard's
   // thread. May be empty.
@@ -87,8 +87,9 @@ class ShardSteps {
   const absl::Status& failure() const { return failure_; }
 
   // DEADLINE_EXCEEDED names the worker that has held others up for longer than
-  // step_timeout, what it has not sent, and how long ago its last message came
-  // (`last_message`, by worker). INTERNAL when nobody is awaited.
+  // step_timeout and has pushed no piece meanwhile, what it has not sent, and
+  // how long ago its last message came (`last_message`, by worker). INTERNAL
+  // when nobody is awaited.
   absl::Status CheckDeadlines(Time now,
                               absl::Span<const Time> last_message) const;
 
@@ -138,6 +139,7 @@ class ShardSteps {
   std::vector<PieceState> states_;  // by piece
   UpdateRule rule_;
   std::vector<int64_t> late_gradients_;  // by worker
+  std::vector<Time> last_push_;          // by worker, of any piece
   size_t num_left_ = 0;                  // workers, of those who are known
   int64_t step_ = -1;                    // the furthest that has begun
   absl::Status failure_;                 // of recording or replaying

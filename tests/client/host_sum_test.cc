@@ -307,14 +307,15 @@ TEST(HostSumJob, AWorkerWaitsForAsLongAsItsLeader) {
   }
   options.nccl_of = [&](int index) { return gpus.NcclOf(index); };
   options.host_of = [](int index) { return index < 2 ? "a" : "b"; };
-  // The others are a few buckets ahead of it: each waits for less than a
-  // second.
+  // The others compute so slowly that they send all gradients early, which then
+  // wait for almost the whole step.
   constexpr absl::Duration kPause = absl::Milliseconds(100);
+  constexpr absl::Duration kOthersPause = absl::Milliseconds(5);
   absl::Duration slept;
   training.before_bucket = [&](LocalWorker& worker, int64_t step) {
-    if (worker.index != 2 || step != 2) return;
-    absl::SleepFor(kPause);
-    slept += kPause;
+    if (step != 2) return;
+    absl::SleepFor(worker.index == 2 ? kPause : kOthersPause);
+    if (worker.index == 2) slept += kPause;
   };
   for (const absl::Status& s : RunLocalJob(
            options, [&](LocalWorker& w) { return Train(w, training); })) {

@@ -27,8 +27,8 @@ using ::testing::IsEmpty;
 constexpr int kElements = 32;
 constexpr int kWorkers = 2;
 
-// One piece of 32 parameters, all 1, and plain sgd with lr 0.5. The workers are
-// elsewhere.
+// One piece of 32 parameters, all 1, unless a test makes more, and plain sgd
+// with lr 0.5. The workers are elsewhere.
 class ShardStepsTest : public ::testing::Test {
  protected:
   ShardStepsTest() {
@@ -42,15 +42,26 @@ class ShardStepsTest : public ::testing::Test {
     spec.mutable_optimizer()->set_name("sgd");
     spec.mutable_optimizer()->set_lr(0.5);
     spec.mutable_optimizer()->mutable_schedule()->set_kind("constant");
+    MakePieces(1);
+  }
+
+  // Each is a bucket.
+  void MakePieces(int n) {
     proto::TensorShape shape;
-    shape.set_name("t");
     shape.add_shape(kElements);
-    layout_ = std::make_unique<Layout>(*Layout::Create({shape}, 1 << 20));
-    pieces_ = std::make_unique<PieceTable>(*layout_, Ranges{{0, kElements}});
+    std::vector<proto::TensorShape> shapes;
+    for (int i = 0; i < n; ++i) {
+      shape.set_name(absl::StrCat("t", i));
+      shapes.push_back(shape);
+    }
+    const Range all{0, n * kElements};
+    layout_ = std::make_unique<Layout>(
+        *Layout::Create(shapes, kElements * sizeof(float)));
+    pieces_ = std::make_unique<PieceTable>(*layout_, Ranges{all});
     shard_ = std::make_unique<Shard>(
-        *Shard::Create({{0, kElements}}, *Optimizer::Create(spec.optimizer())));
-    const std::vector<float> ones(kElements, 1.0f);
-    shard_->Set(0, {0, kElements}, ones.data());
+        *Shard::Create({all}, *Optimizer::Create(spec().optimizer())));
+    const std::vector<float> ones(n * kElements, 1.0f);
+    shard_->Set(0, all, ones.data());
   }
 
   proto::JobSpec& spec() { return *job_.mutable_spec(); }
@@ -61,14 +72,14 @@ class ShardStepsTest : public ::testing::Test {
         options);
   }
 
-  absl::Status PushOf(int worker, int64_t step, float gradient) {
+  absl::Status PushOf(int worker, int64_t step, float gradient, int piece = 0) {
     const std::vector<float> values(kElements, gradient);
     Push push;
     push.peer = absl::StrCat("worker ", worker);
     push.payload = Frame::OfSize(kElements * sizeof(float));
     std::memcpy(push.payload.data(), values.data(), push.payload.size());
     push.gradient = push.payload.data();
-    return steps_->OnPush(0, worker, step, std::move(push));
+    return steps_->OnPush(piece, worker, step, std::move(push));
   }
 
   float parameter() { return shard_->parameters(0)[kElements - 1]; }
@@ -210,6 +221,28 @@ TEST_F(ShardStepsTest, NamesTheWorkerThatHoldsOthersUp) {
               AllOf(HasSubstr("worker 1"),
                     HasSubstr("has not pushed step 0, bucket 0 within 1m"),
                     HasSubstr("its last message came 2m ago")));
+}
+
+// A slow worker's pieces come one by one: those of the others that wait for the
+// last of them wait for as long as they come.
+TEST_F(ShardStepsTest, WhoseOtherPiecesComeHoldsNobodyUp) {
+  MakePieces(2);
+  Start({.step_timeout = absl::Seconds(60)});
+  for (const int piece : {0, 1}) {
+    ASSERT_TRUE(PushOf(0, 0, 1.0f, piece).ok());
+  }
+  const Time waits = Now();
+  while (Now() <= waits) {
+  }
+  ASSERT_TRUE(PushOf(1, 0, 1.0f, 0).ok());
+  const std::vector<Time> last_message(kWorkers, waits);
+  const Time due = waits + absl::Seconds(60) + absl::Nanoseconds(1);
+  EXPECT_EQ(steps_->CheckDeadlines(due, last_message), absl::OkStatus());
+  EXPECT_THAT(
+      std::string(steps_->CheckDeadlines(due + absl::Minutes(1), last_message)
+                      .message()),
+      AllOf(HasSubstr("worker 1"),
+            HasSubstr("has not pushed step 0, bucket 1 within 1m")));
 }
 
 // A worker that goes on by itself does not excuse another that does not.
