@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/format_loss.h"
 #include "common/log.h"
 
 namespace psring {
@@ -77,9 +79,9 @@ void TrainingReport::TellEpoch(const State& state, const Epoch& epoch) {
                                      state.step, plan_.total_steps);
   const bool trained = !std::isnan(epoch.train_loss);
   if (trained)
-    absl::StrAppendFormat(&word, "train loss %.4f, ", epoch.train_loss);
-  absl::StrAppendFormat(&word, "test loss %.4f, test accuracy %.4f",
-                        evaluation.loss, evaluation.accuracy);
+    absl::StrAppend(&word, "train loss ", FormatLoss(epoch.train_loss), ", ");
+  absl::StrAppendFormat(&word, "test loss %s, test accuracy %.4f",
+                        FormatLoss(evaluation.loss), evaluation.accuracy);
   if (trained)
     absl::StrAppendFormat(&word, ", %.0f images/s", epoch.images_per_second);
   LogInfo("$0", word);

@@ -40,11 +40,6 @@ std::string FormatPercent(double fraction) {
   return absl::StrFormat("%.2f%%", fraction * 100);
 }
 
-std::string FormatLoss(double loss) {
-  const bool small = loss != 0 && std::abs(loss) < 0.01;
-  return absl::StrFormat(small ? "%.3g" : "%.4f", loss);
-}
-
 std::string FormatSeconds(double seconds) {
   if (seconds < 0.9995) return ThreeDigits(seconds * 1e3) + " ms";
   if (seconds < 59.95) return ThreeDigits(seconds) + " s";

@@ -11,9 +11,6 @@ std::string FormatCount(double number);
 std::string FormatBytes(double bytes);
 std::string FormatPercent(double fraction);
 
-// "0.3125", "3.13e-05": in four decimals, but of a small loss in three digits.
-std::string FormatLoss(double loss);
-
 // In three digits below a minute: "215 ms", "3.14 s", "31.4 s", "2:05 min".
 std::string FormatSeconds(double seconds);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/counted.h"
+#include "common/format_loss.h"
 #include "lab/host/terminal.h"
 #include "lab/page/format.h"
 

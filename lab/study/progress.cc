@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/format_loss.h"
 #include "lab/page/format.h"
 
 namespace psring {

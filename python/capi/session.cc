@@ -19,6 +19,7 @@
 #include "common/cluster/host_of.h"
 #include "common/cluster/participants.h"
 #include "common/cluster/process_names.h"
+#include "common/format_loss.h"
 #include "common/log.h"
 #include "common/net/address.h"
 #include "common/process/open_files.h"
@@ -291,10 +292,14 @@ void Session::TellLog(const nlohmann::json& line) {
     if (accuracy.has_value()) all.set_accuracy(*accuracy);
     if (test_loss.has_value()) all.set_test_loss(*test_loss);
     const double told = accuracy.has_value() ? *accuracy : *test_loss;
-    all.set_last_word(absl::StrCat(
-        "evaluation ", all.evaluations(), ": test ",
-        accuracy.has_value() ? "accuracy" : "loss", " ",
-        std::isfinite(told) ? absl::StrFormat("%.4f", told) : "is not finite"));
+    std::string value = "is not finite";
+    if (std::isfinite(told)) {
+      value = accuracy.has_value() ? absl::StrFormat("%.4f", told)
+                                   : FormatLoss(told);
+    }
+    all.set_last_word(absl::StrCat("evaluation ", all.evaluations(), ": test ",
+                                   accuracy.has_value() ? "accuracy" : "loss",
+                                   " ", value));
   });
 }
 

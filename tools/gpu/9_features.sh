@@ -14,7 +14,7 @@ loss() {
   local log=$1
   shift
   job "$log" --threads-per-worker=1 "$@" || return
-  sed -n 's/.* test loss \([0-9.]*\),.*/\1/p' "$out/$log.log" | tail -n 1
+  sed -n 's/.* test loss \([^,]*\),.*/\1/p' "$out/$log.log" | tail -n 1
 }
 
 # compare NAME TOLERANCE LAUNCH FLAGS -- WORKER FLAGS: a line of the result. ON_GPU: a flag

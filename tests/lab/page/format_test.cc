@@ -13,12 +13,6 @@ TEST(Format, Numbers) {
   EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
   EXPECT_EQ(FormatBytes(200 << 20), "200 MiB");
   EXPECT_EQ(FormatPercent(0.9714), "97.14%");
-  EXPECT_EQ(FormatLoss(2.30259), "2.3026");
-  EXPECT_EQ(FormatLoss(0.01), "0.0100");
-  EXPECT_EQ(FormatLoss(0.003456), "0.00346");
-  EXPECT_EQ(FormatLoss(3.1279e-5), "3.13e-05");
-  EXPECT_EQ(FormatLoss(-3.1279e-5), "-3.13e-05");
-  EXPECT_EQ(FormatLoss(0), "0.0000");
   EXPECT_EQ(FormatSeconds(0.00123), "1.23 ms");
   EXPECT_EQ(FormatSeconds(0.2154), "215 ms");
   EXPECT_EQ(FormatSeconds(0.9996), "1.00 s");
