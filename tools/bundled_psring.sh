@@ -8,6 +8,8 @@ if [ -n "${PSRING_TORCH:-}" ]; then
     echo "psring: PSRING_TORCH=$torch has no lib/libtorch.so" >&2
     exit 1
   fi
+  # Jobs start in other folders, too.
+  torch=$(cd "$torch" && pwd)
 else
   torch=$(python3 -c 'import importlib.util as u
 print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null)

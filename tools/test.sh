@@ -327,7 +327,12 @@ test_command() {
       --quick) quick=yes; shift ;;
       --frameworks) frameworks=yes; shift ;;
       --fuzz) fuzz=30; shift ;;
-      --fuzz=*) fuzz=${1#--fuzz=}; shift ;;
+      --fuzz=*)
+        fuzz=${1#--fuzz=}
+        case $fuzz in
+          '' | *[!0-9]*) say "--fuzz=$fuzz is no number of seconds"; exit 2 ;;
+        esac
+        shift ;;
       --engines) engines=yes; shift ;;
       --wheel) wheel=yes; shift ;;
       --torch=?*) other_torch=${1#--torch=}; shift ;;

@@ -1,6 +1,7 @@
 // What the flags of `psring worker` make: its options, and the job's.
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -44,8 +45,11 @@ absl::StatusOr<SyncChoice> TakeBound(const std::string& sync,
   return choice;
 }
 
+// As it is, where the current folder is gone: whoever opens it says so.
 std::string Absolute(const std::string& path) {
-  return path.empty() ? path : std::filesystem::absolute(path).string();
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return path.empty() || error ? path : absolute.string();
 }
 
 }  // namespace

@@ -499,6 +499,8 @@ test_fuzzing_takes_seconds_and_targets() {
   asked "count_tests.py .*/fuzz.txt=1"
   run 1 test --fuzz nothing
   says "there is no target nothing"
+  run 2 test --fuzz=1m
+  says "--fuzz=1m is no number of seconds"
 }
 
 test_debians_bazel_needs_no_flags() {
