@@ -1,5 +1,5 @@
-"""What psring.torch.elastic, psring.jax.elastic and psring.keras.elastic have in common: values that outlive a job's
-processes, in a file that rank 0 writes. It knows no framework.
+"""What the elastic of psring.torch, jax, keras and tensorflow have in common: values that outlive a job's processes, in a
+file that rank 0 writes. It knows no framework.
 
 Horovod's workers keep a commit in memory, and those that are left go on from it. psring starts all workers again
 (psring run --max-restarts=N), as many as before, and rank 0 reads its commit from a file.
@@ -9,7 +9,7 @@ import functools
 import os
 import pickle
 import sys
-from typing import IO, TYPE_CHECKING, Any, Callable, Dict, List, Optional, Type, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
 from . import _job
 from .collectives import broadcast_bytes, broadcast_json
@@ -66,6 +66,22 @@ def from_rank_0(value: Any) -> Any:
     mine = pickle.dumps(value, protocol=4) if _job.rank() == 0 else None
     data = broadcast_bytes(mine)
     return value if mine is not None else pickle.loads(data)
+
+
+# A variable as it is written: its name, and its value, an array.
+Saved = Tuple[str, Any]
+
+
+def assign(variables: List[Any], names: List[str], saved: List[Saved]) -> None:
+    """Errors: ValueError where the variables, of these names, are not like those that were saved."""
+    here = [(name, list(variable.shape)) for name, variable in zip(names, variables)]
+    for i in range(max(len(here), len(saved))):
+        there = (saved[i][0], list(saved[i][1].shape)) if i < len(saved) else None
+        if there is None or i >= len(here) or there[1] != here[i][1]:
+            told = [f"{of[0]}{of[1]}" if of else "nothing" for of in (there, here[i] if i < len(here) else None)]
+            raise ValueError(f"variable {i} is {told[0]} there, and {told[1]} here")
+    for variable, (_, array) in zip(variables, saved):
+        variable.assign(array)
 
 
 class State:

@@ -1,4 +1,4 @@
-"""psring.jax.elastic and psring.keras.elastic, where these are installed: what a job that is started again goes on from."""
+"""The elastic of psring.jax, keras and tensorflow, where these are installed: what a job that is started again goes on from."""
 
 import os
 import re
@@ -319,4 +319,108 @@ def test_refusals_of_keras_name_what_differs_and_the_remedy(tmp_path):
         "ValueError: KerasState: model has no weights yet: give it an Input, or call its build(input_shape)",
         "ValueError: UpdateBatchStateCallback: the state has no batch: KerasState(model, batch=0)",
     ]
+    assert len(said) == len(words) and all(text.startswith(word) for text, word in zip(said, words)), said
+
+
+# ---- TensorFlow --------------------------------------------------------------
+
+TENSORFLOW = """
+import numpy as np, tensorflow as tf
+import psring.tensorflow as hvd
+
+hvd.init()
+DIES
+tf.keras.utils.set_random_seed(hvd.rank())
+model = tf.keras.Sequential([tf.keras.Input((6,)), tf.keras.layers.Dense(5, "tanh"), tf.keras.layers.Dense(1)])
+optimizer = tf.keras.optimizers.Adam(0.05)
+optimizer.build(model.trainable_variables)
+scale = tf.Variable(1.0 + hvd.rank())
+x = np.random.default_rng(hvd.rank()).normal(size=(16, 6)).astype("float32")
+y = x.sum(1, keepdims=True)
+
+@tf.function
+def update(x, y):
+    variables = [*model.trainable_variables, scale]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((scale * model(x) - y) ** 2)
+    *gradients, of_scale = hvd.DistributedGradientTape(tape).gradient(loss, variables)
+    optimizer.apply_gradients(zip(gradients, variables))
+    scale.assign_sub(0.01 * of_scale)
+
+@hvd.elastic.run
+def train(state):
+    print(f"begins at {state.step}", flush=True)
+    while state.step < 8:
+        dies_at(state.step)
+        rows = slice(4 * (state.step % 4), 4 * (state.step % 4) + 4)
+        update(x[rows], y[rows])
+        state.step += 1
+        if state.step % 2 == 0:
+            state.commit()
+
+state = hvd.elastic.TensorFlowState([*model.weights, *optimizer.variables], scale=scale, step=0)
+train(state)
+values = [*model.weights, *optimizer.variables, scale]
+print("ends with", zlib.crc32(b"".join(value.numpy().tobytes() for value in values)), flush=True)
+"""
+
+
+@with_programs
+def test_a_tensorflow_job_that_loses_a_rank_ends_with_the_bits_of_one_that_does_not(tmp_path):
+    needs("tensorflow")
+    begins, ends, said = job(tmp_path, TENSORFLOW)
+    assert begins == [["begins at 0", "begins at 4"]] * 2, said
+    begins, undisturbed, said = job(tmp_path, TENSORFLOW, fails=False)
+    assert begins == [["begins at 0"]] * 2 and undisturbed == ends, said
+
+
+def takes_what_rank_0_has(folder):
+    import tensorflow as tf
+
+    import psring.tensorflow as hvd
+
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+    me, said = hvd.rank(), []
+    both = [tf.Variable([1.0 + me]), tf.Variable(tf.constant([2.0 + me], tf.bfloat16))]
+    state = hvd.elastic.TensorFlowState(both, lr=tf.Variable(0.5 + me), epoch=me, at=tf.constant([me]))
+    state.sync()
+
+    def told():
+        values = [*state.variables, state.lr, state.at]
+        return [str(value.numpy().tolist()) for value in values], state.epoch, state.variables is both
+
+    first = told()
+    state.commit()
+    for variable in [*both, state.lr]:
+        variable.assign(variable + 1)
+    state.epoch, state.at = 7, None
+    state.restore()
+
+    model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(2)])
+    of_keras = hvd.elastic.TensorFlowKerasState(model, tf.keras.optimizers.Adam(), batch=3)
+    begins = hvd.elastic.run(lambda state: state.batch)(of_keras)
+
+    def refused(call):
+        said.append(ranks.error_of_first_state(call))
+
+    train = hvd.elastic.run(lambda state: "begins")
+    refused(lambda: train(hvd.elastic.TensorFlowState([tf.Variable([[1.0]]), both[1]], lr=state.lr, epoch=1, at=0)))
+    refused(lambda: train(hvd.elastic.TensorFlowState(both, lr=0.5, epoch=1, at=0)))
+    refused(lambda: hvd.elastic.TensorFlowState([1.0]))
+    return first, told(), begins, said
+
+
+def test_values_of_tensorflow_come_back_as_rank_0_had_them(tmp_path):
+    needs("tensorflow")
+    results = ranks.run(takes_what_rank_0_has, args=(str(tmp_path),), timeout=200)
+    words = [
+        "RuntimeError: variables is not as it was in the last commit, state.tensorflow: variable 0 is Variable:0[1] there, and Variable:0[1, 1] here. ",
+        f"RuntimeError: {tmp_path}/state.tensorflow has been committed by a TensorFlowState of at, epoch, lr (with variables), "
+        "variables (with variables), and this one is of at, epoch, lr, variables (with variables). ",
+        "TypeError: TensorFlowState(variables=[1.0]): it takes a list of variables",
+    ]
+    for first, then, begins, said in results:
+        assert first == then == (["[1.0]", "[2.0]", "0.5", "[0]"], 0, True) and begins == 3
+    said = results[0][3]
     assert len(said) == len(words) and all(text.startswith(word) for text, word in zip(said, words)), said

@@ -7,10 +7,10 @@ import keras
 import numpy as np
 
 from .. import _job, _lib
+from .._host_arrays import broadcast_numpy, reduce_numpy
 from ..collectives import Average, Max, agree, auto_name
 from ..process_sets import global_process_set
-from .on_host import broadcast_numpy
-from .optimizer import is_distributed, reduce_numpy, refuse_in_a_model, take_state
+from .optimizer import is_distributed, refuse_in_a_model, take_state
 
 
 def broadcast_weights(model: Any, root_rank: int = 0) -> None:

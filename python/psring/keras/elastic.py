@@ -10,7 +10,7 @@
     train(state)
 """
 
-from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Optional, TypeVar
 
 import keras
 import numpy as np
@@ -20,24 +20,14 @@ from .callbacks import finalize_normalizations
 from .optimizer import begin_anew, synchronize
 
 _Result = TypeVar("_Result")
-# A variable, as it is written: its path, and its value.
-_Saved = Tuple[str, np.ndarray]
 
 
-def _saved(variables: List[Any]) -> List[_Saved]:
+def _saved(variables: List[Any]) -> List[_elastic.Saved]:
     return [(variable.path, np.asarray(keras.ops.convert_to_numpy(variable))) for variable in variables]
 
 
-def _assign(variables: List[Any], saved: List[_Saved]) -> None:
-    """Errors: variables that are not like these."""
-    here = [(variable.path, list(variable.shape)) for variable in variables]
-    for i in range(max(len(here), len(saved))):
-        there = (saved[i][0], list(saved[i][1].shape)) if i < len(saved) else None
-        if there is None or i >= len(here) or there[1] != here[i][1]:
-            names = [f"{of[0]}{of[1]}" if of else "nothing" for of in (there, here[i] if i < len(here) else None)]
-            raise ValueError(f"variable {i} is {names[0]} there, and {names[1]} here")
-    for variable, (_, array) in zip(variables, saved):
-        variable.assign(array)
+def _assign(variables: List[Any], saved: List[_elastic.Saved]) -> None:
+    _elastic.assign(variables, [variable.path for variable in variables], saved)
 
 
 class KerasState(_elastic.State):

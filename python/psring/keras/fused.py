@@ -24,8 +24,9 @@ import numpy as np
 from .. import _job, _lib, _metrics, _models
 from .. import collectives as memory
 from .._fused import FusedArrays
+from .._host_arrays import broadcast_numpy
 from .._packs import Packs
-from .on_host import await_host_calls, broadcast_numpy, kind_of, on_host, packing_ops, values_now
+from .on_host import await_host_calls, kind_of, on_host, packing_ops, values_now
 
 # Hyperparameters of Keras's optimizers that the library cannot follow.
 _REFUSED = (

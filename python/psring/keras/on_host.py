@@ -7,7 +7,6 @@ import keras
 import numpy as np
 
 from .. import _job, _lib
-from .. import collectives as memory
 from .._packs import Kind
 
 NO_XLA = (
@@ -37,11 +36,9 @@ def packing_ops() -> Any:
 
 def refuse_xla() -> None:
     """In a program of TensorFlow's that XLA compiles."""
-    import tensorflow as tf
-    from tensorflow.python.ops import control_flow_util
+    from ..tensorflow import _host
 
-    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-        raise ValueError(f"rank {_job.rank()}: {NO_XLA}")
+    _host.refuse_xla(NO_XLA)
 
 
 def _copies_for_jax(arrays: List[np.ndarray]) -> List[np.ndarray]:
@@ -104,16 +101,6 @@ def values_now(variables: List[Any]) -> Optional[List[np.ndarray]]:
         scope = contextlib.nullcontext()
     with scope:
         return [np.array(keras.ops.convert_to_numpy(variable)) for variable in variables]
-
-
-def broadcast_numpy(arrays: List[np.ndarray], root_rank: int, name: str) -> List[np.ndarray]:
-    """The root's arrays; all ranks' have the same shapes and dtypes."""
-    mine = b"".join(array.tobytes() for array in arrays) if _job.rank() == root_rank else None
-    data, begin, results = memory.broadcast_bytes(mine, root_rank, name), 0, []
-    for array in arrays:
-        results.append(np.frombuffer(data, array.dtype, array.size, begin).reshape(array.shape).copy())
-        begin += array.nbytes
-    return results
 
 
 def await_host_calls() -> None:

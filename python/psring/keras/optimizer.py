@@ -9,32 +9,12 @@ import numpy as np
 
 from .. import _job, _lib, _metrics, _models, _settings
 from .. import collectives as memory
+from .._host_arrays import reduce_numpy
 from .._packs import Comparison, Packs
 from ..collectives import Average, ReduceOp, Sum, lasting_name
 from ..process_sets import ProcessSet, global_process_set
 from .fused import Fused
 from .on_host import NO_XLA, kind_of, packing_ops, refuse_xla
-
-
-def _dtype(array: np.ndarray) -> int:
-    number = memory.number_of_dtype(array.dtype)
-    if number is None:
-        raise TypeError(f"psring.keras reduces no {array.dtype}")
-    return number
-
-
-def reduce_numpy(arrays: List[np.ndarray], op: ReduceOp, name: str, process_set: ProcessSet) -> List[np.ndarray]:
-    results = [np.array(array, order="C", copy=True) for array in arrays]
-    operations = [
-        memory.start_allreduce(
-            f"{name}.{i}", result.ctypes.data, result.ctypes.data, result.size, _dtype(result), op,
-            process_set=process_set, keep=result,
-        )
-        for i, result in enumerate(results)
-    ]  # fmt: skip
-    for operation in operations:
-        operation.finish()
-    return results
 
 
 def _rates_of(optimizer: Any, variables: List[Any]) -> Any:

@@ -1,0 +1,66 @@
+"""From TensorFlow to the host, and back: at once, or within a tf.function."""
+
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from .. import _job, _lib
+
+# Of a result: its dtype, and its shape with None for what is known only when the program runs; None: its rank, too.
+Like = Tuple[Any, Optional[Sequence[Optional[int]]]]
+
+
+def is_variable(value: Any) -> bool:
+    """Of TensorFlow's or of Keras's."""
+    return hasattr(value, "assign") and hasattr(value, "trainable")
+
+
+def in_function() -> bool:
+    """Whether tf.function traces: what is called now, its program calls each time that it runs."""
+    return not tf.executing_eagerly()
+
+
+def refuse_xla(remedy: str) -> None:
+    """In a program that XLA compiles."""
+    from tensorflow.python.ops import control_flow_util
+
+    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        raise ValueError(f"rank {_job.rank()}: {remedy}")
+
+
+def _refuse_replicas() -> None:
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    if replicas > 1:
+        raise NotImplementedError(
+            f"rank {_job.rank()}: psring.tensorflow is called within a tf.distribute strategy of {replicas} replicas: "
+            "start a process for each GPU, with no strategy (psring run -n, tf.config.set_visible_devices)"
+        )
+
+
+def call_on_host(
+    call: Callable[[List[np.ndarray]], List[np.ndarray]], tensors: Sequence[Any], like: Sequence[Like]
+) -> List[Any]:
+    """call(arrays) at once, or as the program of a tf.function comes to it, after the program's calls before it.
+
+    The arrays are the call's own: it may write into them, and return them.
+    """
+    _refuse_replicas()
+
+    def on_arrays(*values: Any) -> List[np.ndarray]:
+        return call([np.asarray(value.numpy()) for value in values])
+
+    if not in_function():
+        return [tf.convert_to_tensor(result) for result in on_arrays(*tensors)]
+    refuse_xla("psring.tensorflow cannot be called by XLA: use tf.function without jit_compile")
+
+    def within(*values: Any) -> List[np.ndarray]:
+        with _lib.ending_at_interrupts():
+            return on_arrays(*values)
+
+    results = tf.py_function(within, list(tensors), [dtype for dtype, _ in like])
+    if not like:
+        return []  # of no results it returns the operation
+    for result, (_, shape) in zip(results, like):
+        result.set_shape(shape)
+    return list(results)

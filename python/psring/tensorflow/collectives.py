@@ -1,0 +1,415 @@
+"""Collectives on tensors, under Horovod's names, outside of tf.function and inside.
+
+Tensors are tf.Tensors, variables, or what tf.convert_to_tensor() takes. Reductions take the dtypes that psring.torch
+takes. All have gradients: those of Horovod.
+"""
+
+import functools
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from .. import _job, _lib
+from .. import collectives as memory
+from .._host_arrays import Scales, number_of_dtype, reduce_in_packs
+from .._names import auto_name, call_name, name_among
+from ..collectives import Average, ReduceOp, Sum
+from ..process_sets import ProcessSet, check_process_set, global_process_set, whole
+from ._host import call_on_host, in_function, is_variable
+from .compression import Compression, check_compression
+
+# What a collective does with arrays of NumPy's.
+_OnArrays = Callable[[List[np.ndarray]], List[np.ndarray]]
+
+
+def _tensors(values: Any, what: str) -> List[Any]:
+    """Errors: what has no elements that other processes could use."""
+    tensors = [tf.convert_to_tensor(value) for value in values]
+    for tensor in tensors:
+        if tensor.dtype in (tf.string, tf.variant, tf.resource):
+            raise TypeError(f"rank {_job.rank()}: psring.tensorflow.{what} of {tensor.dtype.name}: it takes numbers")
+    return tensors
+
+
+def _op(op: Optional[ReduceOp], average: Optional[bool], tensors: Sequence[Any], what: str) -> ReduceOp:
+    """The reduction from `op` and Horovod's old `average`. Errors: tensors that it does not take."""
+    if average is not None:
+        if op is not None:
+            raise ValueError("average= and op= are two names of one thing: give op alone")
+        op = Average if average else Sum
+    op = Average if op is None else op
+    memory.op_code(op)
+    for tensor in tensors:
+        number_of_dtype(np.dtype(tensor.dtype.as_numpy_dtype))
+        if op is Average and not tensor.dtype.is_floating:
+            raise ValueError(
+                f"rank {_job.rank()}: psring.tensorflow.{what}: op=Average of {tensor.dtype.name} has no exact result: use "
+                "op=psring.tensorflow.Sum, or convert to floats"
+            )
+    return op
+
+
+def _name(name: Optional[str], what: str, process_set: ProcessSet) -> str:
+    """Calls within tf.function run in the order of its program, one after another, and share a name: one rank may
+    trace a function again where another does not."""
+    if name is None and in_function():
+        check_process_set(process_set)
+        return name_among(f"tensorflow.{what}.in_function", process_set)
+    return call_name(name, "tensorflow." + what, process_set)
+
+
+def _like(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
+    return [(tensor.dtype, tensor.shape) for tensor in tensors]
+
+
+def _without_gradient(what: str, op: ReduceOp) -> NotImplementedError:
+    return NotImplementedError(
+        f"rank {_job.rank()}: psring.tensorflow.{what} with op={op.name} has no gradient: use tf.stop_gradient() of the argument"
+    )
+
+
+# ---- allreduce ---------------------------------------------------------------
+
+
+def reduce_tensors(
+    tensors: Sequence[Any], op: ReduceOp, name: str, scales: Scales, process_set: ProcessSet,
+    before: Callable[[], None] = lambda: None,
+) -> List[Any]:  # fmt: skip
+    """`before` is called on the host each time before they are reduced."""
+
+    def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
+        before()
+        return reduce_in_packs(arrays, op, name, process_set, scales)
+
+    @tf.custom_gradient
+    def reduce(*values: Any) -> Any:
+        def gradient(*gradients: Any) -> List[Any]:
+            if op not in (Average, Sum):
+                raise _without_gradient("allreduce", op)
+            return reduce_tensors(_tensors(gradients, "allreduce"), op, name + ".grad", scales, process_set)
+
+        return call_on_host(call, values, _like(values)), gradient
+
+    return list(reduce(*tensors)) if tensors else call_on_host(call, [], [])
+
+
+def reduce_slices(
+    slices: Sequence[tf.IndexedSlices], op: ReduceOp, name: str, scales: Scales, process_set: ProcessSet
+) -> List[tf.IndexedSlices]:
+    """Everybody's slices, one after the other: what they are applied to adds those of one index up.
+
+    They are gathered, so only Average and Sum have a meaning.
+    """
+    if op not in (Average, Sum):
+        raise ValueError(f"rank {_job.rank()}: psring.tensorflow: op={op.name} of IndexedSlices: it is Average or Sum")
+    both = [part for each in slices for part in (each.values, each.indices)]
+    gathered = _gather(_tensors(both, "allreduce"), name, process_set)
+    factor = scales.before * scales.after / (process_set.size() if op is Average else 1)
+    out = []
+    for each, values, indices in zip(slices, gathered[::2], gathered[1::2]):
+        scaled = values if factor == 1 else values * tf.cast(factor, values.dtype)
+        out.append(tf.IndexedSlices(scaled, indices, each.dense_shape))
+    return out
+
+
+def allreduce(
+    tensor: Any, average: Optional[bool] = None, device_dense: str = "", device_sparse: str = "",
+    compression: Any = Compression.none, op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0, name: Optional[str] = None, process_set: ProcessSet = global_process_set,
+) -> Any:  # fmt: skip
+    """The reduction of a tensor over all ranks, by default its mean: postscale * reduction(prescale * tensor).
+
+    The same bits on all ranks. The gradient is reduced in the same way. Of IndexedSlices, the gradient of an
+    embedding, it is everybody's slices, for Average divided by the number of ranks.
+
+    Args:
+        device_dense, device_sparse: Horovod's; without effect, as psring reduces on the host.
+    """
+    scales = Scales(prescale_factor, postscale_factor)
+    if isinstance(tensor, tf.IndexedSlices):
+        op = _op(op, average, [tensor], "allreduce")
+        return reduce_slices([tensor], op, _name(name, "allreduce", process_set), scales, process_set)[0]
+    [reduced] = _allreduce([tensor], "allreduce", average, compression, op, scales, name, process_set)
+    return reduced
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any], average: Optional[bool] = None, device_dense: str = "", device_sparse: str = "",
+    compression: Any = Compression.none, op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0, name: Optional[str] = None, process_set: ProcessSet = global_process_set,
+) -> List[Any]:  # fmt: skip
+    """allreduce of several tensors, which run at the same time."""
+    scales = Scales(prescale_factor, postscale_factor)
+    return _allreduce(tensors, "grouped_allreduce", average, compression, op, scales, name, process_set)
+
+
+def _allreduce(
+    values: Sequence[Any], what: str, average: Optional[bool], compression: Any, op: Optional[ReduceOp],
+    scales: Scales, name: Optional[str], process_set: ProcessSet,
+) -> List[Any]:  # fmt: skip
+    compression = check_compression(compression)
+    small = [compression.compress(tensor) for tensor in _tensors(values, what)]
+    tensors = [tensor for tensor, _ in small]
+    op = _op(op, average, tensors, what)
+    if not tensors:
+        return []
+    reduced = reduce_tensors(tensors, op, _name(name, what, process_set), scales, process_set)
+    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, small)]
+
+
+# ---- allgather, alltoall, reducescatter --------------------------------------
+
+
+def _rows(array: np.ndarray) -> Tuple[np.ndarray, int, str]:
+    """An array with a first dimension, the bytes of one row, and the tag by which ranks compare them."""
+    array = np.ascontiguousarray(array)  # of at least one dimension
+    row = array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
+    if row == 0:
+        raise ValueError(f"rank {_job.rank()}: rows without elements, of shape {list(array.shape)}, cannot be counted")
+    return array, row, f"{array.dtype}[*{''.join(f',{extent}' for extent in array.shape[1:])}]"
+
+
+def _received(operation: _lib.Operation, like: np.ndarray, row: int, ranks: int) -> List[np.ndarray]:
+    """What came, by rank one after the other, and the numbers of rows."""
+    operation.wait()
+    sizes = operation.sizes(ranks)
+    counts = np.array([size // row for size in sizes], np.int64)
+    out = np.empty((int(counts.sum()), *like.shape[1:]), like.dtype)
+    if any(size % row for size in sizes):
+        raise _lib.PsringError(f"the ranks of the set sent {sizes} bytes, no whole numbers of rows of {row} bytes")
+    operation.result(out.ctypes.data, sum(sizes))
+    operation.release()
+    return [out, counts]
+
+
+def _like_rows(tensor: Any) -> List[Tuple[Any, Any]]:
+    """Of what comes in rows like this tensor's, and of their numbers by rank."""
+    known = tensor.shape.rank is not None
+    return [(tensor.dtype, [None, *tensor.shape[1:]] if known else None), (tf.int64, [None])]
+
+
+def _gather(tensors: Sequence[Any], name: str, process_set: ProcessSet) -> List[Any]:
+    ranks = process_set.size()
+
+    def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
+        started = []
+        for i, array in enumerate(arrays):
+            rows, row, tag = _rows(array)
+            started.append((rows, row, memory.start_allgather(f"{name}.{i}", rows.ctypes.data, rows.nbytes, tag, process_set, rows)))
+        return [out for rows, row, operation in started for out in _received(operation, rows, row, ranks)]
+
+    @tf.custom_gradient
+    def gather(*values: Any) -> Any:
+        results = call_on_host(call, values, [like for value in values for like in _like_rows(value)])
+        outs, counts = results[::2], results[1::2]
+
+        def gradient(*gradients: Any) -> List[Any]:
+            means = reduce_tensors(_tensors(gradients, "allgather"), Average, name + ".grad", Scales(), process_set)
+            me = process_set.rank()
+            mine = [mean[tf.reduce_sum(rows[:me]) :][: rows[me]] for mean, rows in zip(means, counts)]
+            return [tf.reshape(part, tf.shape(value)) for part, value in zip(mine, values)]
+
+        return outs, gradient
+
+    return list(gather(*tensors))
+
+
+def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
+    """Everybody's tensors, one after the other along dimension 0.
+
+    Their numbers of rows may differ; all else must agree. A tensor without dimensions is one row. The gradient is the mean
+    of all ranks' (as Horovod's).
+    """
+    return _gather(_tensors([tensor], "allgather"), _name(name, "allgather", process_set), process_set)[0]
+
+
+def grouped_allgather(
+    tensors: Sequence[Any], name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> List[Any]:
+    """allgather of several tensors, which run at the same time."""
+    values = _tensors(tensors, "grouped_allgather")
+    return _gather(values, _name(name, "grouped_allgather", process_set), process_set) if values else []
+
+
+def _cuts(splits: np.ndarray, rows: int, ranks: int) -> List[int]:
+    """How many rows go to each rank; `splits` without elements: the same number to all."""
+    here = f"rank {_job.rank()}: psring.tensorflow.alltoall"
+    if splits.size == 0:
+        if rows % ranks:
+            raise ValueError(f"{here} of {rows} rows among {ranks} ranks: give splits")
+        return [rows // ranks] * ranks
+    counts = [whole(count) for count in splits.reshape(-1).tolist()]
+    if len(counts) != ranks or min(counts) < 0 or sum(counts) != rows:
+        raise ValueError(f"{here}: splits={counts} do not cut {rows} rows for {ranks} ranks")
+    return counts
+
+
+def _exchange(tensor: Any, splits: Any, name: str, process_set: ProcessSet) -> List[Any]:
+    ranks = process_set.size()
+
+    def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
+        rows, row, tag = _rows(arrays[0])
+        sizes = [count * row for count in _cuts(arrays[1], len(rows), ranks)]
+        operation = memory.start_alltoall(name, rows.ctypes.data, sizes, tag, process_set, rows)
+        return _received(operation, rows, row, ranks)
+
+    @tf.custom_gradient
+    def exchange(value: Any, cuts: Any) -> Any:
+        out, counts = call_on_host(call, [value, cuts], _like_rows(value))
+
+        def gradient(of_out: Any, _: Any) -> List[Any]:
+            back, _ = _exchange(tf.convert_to_tensor(of_out), counts, name + ".grad", process_set)
+            return [tf.reshape(back, tf.shape(value)), None]
+
+        return [out, counts], gradient
+
+    return list(exchange(tensor, splits))
+
+
+def alltoall(
+    tensor: Any, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Sends splits[i] rows to the i-th rank, and returns what came, by rank.
+
+    Without splits each rank gets as many. With splits, the second result is the number of rows that came from each rank.
+    """
+    [value] = _tensors([tensor], "alltoall")
+    cuts = tf.convert_to_tensor([] if splits is None else splits, tf.int64 if splits is None else None)
+    if not cuts.dtype.is_integer:
+        raise TypeError(f"rank {_job.rank()}: psring.tensorflow.alltoall: splits of {cuts.dtype.name}: they are whole numbers")
+    out, counts = _exchange(value, cuts, _name(name, "alltoall", process_set), process_set)
+    return out if splits is None else (out, tf.cast(counts, tf.int32))
+
+
+def _scatter(tensors: Sequence[Any], op: ReduceOp, name: str, scales: Scales, process_set: ProcessSet) -> List[Any]:
+    ranks, me = process_set.size(), process_set.rank()
+
+    def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
+        outs, operations = [], []
+        for i, array in enumerate(arrays):
+            source = np.ascontiguousarray(array)
+            rows = [len(source) // ranks + (rank < len(source) % ranks) for rank in range(ranks)]
+            row = int(np.prod(source.shape[1:], dtype=np.int64))
+            out = np.empty((rows[me], *source.shape[1:]), source.dtype)
+            operations.append(
+                memory.start_reducescatter(
+                    f"{name}.{i}", source.ctypes.data, out.ctypes.data, [count * row for count in rows],
+                    number_of_dtype(source.dtype), op, *scales, process_set, (source, out),
+                )  # fmt: skip
+            )
+            outs.append(out)
+        for operation in operations:
+            operation.finish()
+        return outs
+
+    @tf.custom_gradient
+    def scatter(*values: Any) -> Any:
+        def gradient(*gradients: Any) -> List[Any]:
+            if op not in (Average, Sum):
+                raise _without_gradient("reducescatter", op)
+            factor = scales.before * scales.after * (ranks if op is Sum else 1)
+            scaled = [value * tf.cast(factor, value.dtype) for value in _tensors(gradients, "reducescatter")]
+            return _gather(scaled, name + ".grad", process_set)
+
+        return call_on_host(call, values, [_like_rows(value)[0] for value in values]), gradient
+
+    return list(scatter(*tensors))
+
+
+def reducescatter(
+    tensor: Any, device_dense: str = "", compression: Any = Compression.none, op: Optional[ReduceOp] = None,
+    name: Optional[str] = None, process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> Any:  # fmt: skip
+    """This rank's rows of the reduction, by default the mean.
+
+    Rows are shared out evenly; the first ranks get one more where that leaves some.
+    """
+    return grouped_reducescatter(
+        [tensor], device_dense, compression, op, name or _name(None, "reducescatter", process_set), process_set,
+        prescale_factor, postscale_factor,
+    )[0]  # fmt: skip
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Any], device_dense: str = "", compression: Any = Compression.none,
+    op: Optional[ReduceOp] = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> List[Any]:  # fmt: skip
+    """reducescatter of several tensors, which run at the same time."""
+    what = "reducescatter"
+    compression = check_compression(compression)
+    small = [compression.compress(tensor) for tensor in _tensors(tensors, what)]
+    values = [tensor for tensor, _ in small]
+    op = _op(op, None, values, what)
+    if any(value.shape.rank == 0 for value in values):
+        raise ValueError(f"rank {_job.rank()}: psring.tensorflow.{what} cuts dimension 0, which this tensor does not have")
+    if not values:
+        return []
+    called = _name(name, "grouped_" + what, process_set)
+    out = _scatter(values, op, called, Scales(prescale_factor, postscale_factor), process_set)
+    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(out, small)]
+
+
+# ---- broadcast ---------------------------------------------------------------
+
+
+def _broadcast(
+    tensors: Sequence[Any], root_rank: int, name: str, process_set: ProcessSet, before: Callable[[], None] = lambda: None
+) -> List[Any]:
+    def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
+        before()
+        data = [np.array(array, order="C") for array in arrays]
+        operations = [
+            memory.start_broadcast(
+                f"{name}.{i}", array.ctypes.data, array.nbytes, root_rank, f"{array.dtype}{list(array.shape)}", process_set,
+                array,
+            )  # fmt: skip
+            for i, array in enumerate(data)
+        ]
+        for operation in operations:
+            operation.finish()
+        return data
+
+    @tf.custom_gradient
+    def broadcast_all(*values: Any) -> Any:
+        def gradient(*gradients: Any) -> List[Any]:
+            means = reduce_tensors(_tensors(gradients, "broadcast"), Average, name + ".grad", Scales(), process_set)
+            return [mean if _job.rank() == root_rank else tf.zeros_like(mean) for mean in means]
+
+        return call_on_host(call, values, _like(values)), gradient
+
+    return list(broadcast_all(*tensors)) if tensors else call_on_host(call, [], [])
+
+
+def broadcast(
+    tensor: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """The tensor of rank `root_rank` (of the job). Shapes and dtypes must agree.
+
+    The gradient, at the root, is the mean of all ranks' (as Horovod's); elsewhere it is 0.
+    """
+    root_rank = memory.check_root(root_rank, process_set)
+    values = _tensors([tensor], "broadcast")
+    return _broadcast(values, root_rank, _name(name, "broadcast", process_set), process_set)[0]
+
+
+def broadcast_variables(
+    variables: Any, root_rank: int = 0, inplace: bool = False, process_set: ProcessSet = global_process_set
+) -> None:
+    """Makes variables, such as a model's or an optimizer's, those of rank `root_rank`. All ranks call it.
+
+    Errors, on all ranks: they are not the same in number, shape or dtype.
+
+    Args:
+        inplace: Horovod's; without effect.
+    """
+    root_rank = memory.check_root(root_rank, process_set)
+    kept = [variables] if is_variable(variables) else list(variables)
+    values = _tensors(kept, "broadcast_variables")
+    name = _name(None, "broadcast_variables", process_set)
+    texts = [f"variable {i}, {value.dtype.name}{value.shape}" for i, value in enumerate(values)]
+    compare = functools.partial(memory.agree, texts, name + ".variables", process_set)
+    for variable, value in zip(kept, _broadcast(values, root_rank, name, process_set, compare)):
+        variable.assign(value)

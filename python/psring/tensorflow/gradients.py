@@ -1,0 +1,114 @@
+"""DistributedGradientTape: a tape whose gradients are everybody's."""
+
+import zlib
+from typing import Any, List, Sequence, Set, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from .. import _job, _metrics
+from .._host_arrays import Scales
+from .._names import name_among
+from ..collectives import Average, ReduceOp, Sum, op_code
+from ..process_sets import ProcessSet, check_process_set, global_process_set
+from ._host import is_variable
+from .collectives import reduce_slices, reduce_tensors
+from .compression import Compression, check_compression
+
+# Models of which the metrics know, by what they train: a script has a tape for each step.
+_told: Set[Tuple[str, ...]] = set()
+_job.at_init(_told.clear)
+
+
+def _crc(variables: Sequence[Any]) -> int:
+    crc = 0
+    for variable in variables:
+        array = np.ascontiguousarray(tf.convert_to_tensor(variable).numpy())
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8), crc)
+    return crc
+
+
+def _tell(variables: Sequence[Any]) -> None:
+    names = tuple(f"{variable.name}{variable.shape}" for variable in variables)
+    if not names or names in _told:
+        return
+    _told.add(names)
+    _metrics.tell_model(sum(int(np.prod(variable.shape)) for variable in variables), lambda: _crc(variables))
+
+
+class _Reduction:
+    """What one tape does with gradients."""
+
+    def __init__(self, op: ReduceOp, scales: Scales, compression: Any, sparse_as_dense: bool, process_set: ProcessSet):
+        self._op, self._scales, self._compression = op, scales, check_compression(compression)
+        self._sparse_as_dense, self._process_set = sparse_as_dense, process_set
+        # A script's tapes are called one after another, in the same order on all ranks.
+        self._name = name_among("tensorflow.gradients", process_set)
+
+    def reduce(self, gradients: Sequence[Any]) -> List[Any]:
+        """Of those that are not None."""
+        out = list(gradients)
+        if self._sparse_as_dense:
+            out = [tf.convert_to_tensor(each) if isinstance(each, tf.IndexedSlices) else each for each in out]
+        sparse = [i for i, each in enumerate(out) if isinstance(each, tf.IndexedSlices)]
+        dense = [i for i, each in enumerate(out) if each is not None and i not in sparse]
+        small = [self._compression.compress(out[i]) for i in dense]
+        reduced = reduce_tensors(
+            [tensor for tensor, _ in small], self._op, self._name, self._scales, self._process_set, _metrics.count_step
+        )
+        for i, tensor, (_, ctx) in zip(dense, reduced, small):
+            out[i] = self._compression.decompress(tensor, ctx)
+        if sparse:
+            name, slices = self._name + ".slices", [out[i] for i in sparse]
+            for i, each in zip(sparse, reduce_slices(slices, self._op, name, self._scales, self._process_set)):
+                out[i] = each
+        return out
+
+
+class _Distributed:
+    """What DistributedGradientTape adds to the class of a tape."""
+
+    _psring: _Reduction
+
+    def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        gradients = super().gradient(target, sources, *args, **kwargs)  # type: ignore[misc]
+        _tell([source for source in tf.nest.flatten(sources) if is_variable(source)])
+        return tf.nest.pack_sequence_as(gradients, self._psring.reduce(tf.nest.flatten(gradients)))
+
+
+def DistributedGradientTape(
+    gradtape: tf.GradientTape, device_dense: str = "", device_sparse: str = "", compression: Any = Compression.none,
+    sparse_as_dense: bool = False, op: ReduceOp = Average, gradient_predivide_factor: float = 1.0, num_groups: int = 0,
+    groups: Any = None, process_set: ProcessSet = global_process_set,
+) -> Any:  # fmt: skip
+    """Makes the gradients of a tape everybody's, and returns it: it is the same object.
+
+    Its gradient() reduces, at once or each time that the program of a tf.function comes to it. All ranks call it, for the
+    same sources; a gradient that is None must be None on all ranks. The bits are the same on all ranks.
+
+    Args:
+        compression: of what travels.
+        sparse_as_dense: gradients of embeddings travel as whole tensors, not as everybody's slices.
+        op: Average, or Sum.
+        gradient_predivide_factor: gradients are divided by it before they are summed, and the sum by the rest.
+        device_dense, device_sparse, num_groups, groups: Horovod's; without effect: psring reduces on the host, and
+            packs small gradients itself.
+    """
+    _job.current()
+    if isinstance(gradtape, _Distributed):
+        raise ValueError("this tape is a DistributedGradientTape already")
+    if not isinstance(gradtape, tf.GradientTape):
+        raise TypeError(f"DistributedGradientTape({gradtape!r}): pass a tf.GradientTape")
+    op_code(op)
+    if op not in (Average, Sum):
+        raise ValueError(f"DistributedGradientTape(op={op.name}): it is Average or Sum")
+    check_process_set(process_set)
+    scales = Scales()
+    if gradient_predivide_factor != 1.0:
+        if op is not Average:
+            raise ValueError("gradient_predivide_factor is for op=Average")
+        op, scales = Sum, Scales(1.0 / gradient_predivide_factor, gradient_predivide_factor / process_set.size())
+    gradtape._psring = _Reduction(op, scales, compression, sparse_as_dense, process_set)
+    kind = type(gradtape)
+    gradtape.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
+    return gradtape
