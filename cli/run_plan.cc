@@ -263,8 +263,8 @@ void AddRunFlags(CommandLine& line, RunFlags& flags) {
   AddPageFlags(line, job.page, job.page_token_file);
   AddSecurityFlags(line, flags.security, /*several_hosts=*/true);
   line.Add("--join-timeout", job.join_timeout_s,
-           "Seconds within which every worker must have called init(); "
-           "default: $PSRING_JOIN_TIMEOUT_S, else 60")
+           "Seconds within which every worker must have called init(), from "
+           "the first one on; default: $PSRING_JOIN_TIMEOUT_S, else 60")
       .Range(1.0, kMaxJoinTimeoutS)
       .Default("");
   line.Add("--threads-per-worker", job.threads_per_worker,

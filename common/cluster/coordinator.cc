@@ -198,7 +198,7 @@ Coordinator::~Coordinator() {
 
 void Coordinator::Run(Socket& socket, const MembershipOptions& options,
                       const CoordinatorWatch& watch) {
-  Membership membership(options, Now());
+  Membership membership(options);
   PeerFilter peers(socket.endpoint());
   RefusalLog refusals;
   Looks looks;

@@ -93,6 +93,7 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
                                                      const std::string& peer,
                                                      const proto::Join& join) {
   if (members_.contains(peer)) return {};
+  first_join_ = std::min(first_join_, now);
   if (const auto objection = Objection(join)) {
     if (over()) ++num_told_;
     last_refused_ =
@@ -316,7 +317,7 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
             "progress_timeout_s of a script)")),
         /*hang=*/true);
   }
-  if (state_ == State::kForming && now - started_ > options_.join_timeout) {
+  if (state_ == State::kForming && now - first_join_ > options_.join_timeout) {
     return End(absl::DeadlineExceededError(
         absl::StrCat("the job is not complete after ",
                      DescribeSeconds(options_.join_timeout), ": ", Missing(),

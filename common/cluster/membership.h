@@ -38,6 +38,8 @@ struct MembershipOptions {
   proto::Mode mode = proto::PARAMETER_SERVER;
   int num_servers = 1;  // 0 in ring mode
   int num_workers = 1;
+  // From the first process that came: until then whoever starts them sees what
+  // becomes of them, and all may take long to load what they need.
   absl::Duration join_timeout = absl::Seconds(60);
   absl::Duration dead_after = kDeadAfter;
   uint64_t job_epoch = 0;  // names the job
@@ -71,8 +73,7 @@ class Membership {
     std::shared_ptr<const proto::ControlMessage> message;
   };
 
-  Membership(const MembershipOptions& options, Time now)
-      : options_(options), started_(now) {}
+  explicit Membership(const MembershipOptions& options) : options_(options) {}
 
   // A message of `peer`, which is a connection's identity.
   std::vector<Outgoing> OnMessage(Time now, const std::string& peer,
@@ -140,7 +141,7 @@ class Membership {
   void AssignRanks(proto::Role role);
 
   const MembershipOptions options_;
-  Time started_;
+  Time first_join_ = Time::InfiniteFuture();  // also of one that was refused
   State state_ = State::kForming;
   bool was_complete_ = false;
   std::string last_refused_;  // who, and why; empty: nobody was

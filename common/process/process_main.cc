@@ -128,7 +128,8 @@ void AddPeerFlags(CommandLine& line, ProcessFlags& flags) {
       .OneOf({"auto", "off"})
       .Group(kCluster);
   line.Add("--join-timeout", flags.join_timeout_s,
-           "Seconds within which every process must have joined")
+           "Seconds within which every process must have joined, from the "
+           "first one on")
       .Range(1.0, 86400.0)
       .Group(kCluster);
   line.Add("--step-timeout", flags.step_timeout_s,

@@ -50,7 +50,7 @@ proto::Join JoinOf(const MembershipOptions& options, int peer) {
 class Job {
  public:
   explicit Job(const MembershipOptions& options)
-      : options_(options), membership_(options, now_) {}
+      : options_(options), membership_(options) {}
 
   bool over() const { return membership_.over(); }
 

@@ -368,9 +368,9 @@ print("ends with", zlib.crc32(b"".join(value.numpy().tobytes() for value in valu
 @with_programs
 def test_a_tensorflow_job_that_loses_a_rank_ends_with_the_bits_of_one_that_does_not(tmp_path):
     needs("tensorflow")
-    begins, ends, said = job(tmp_path, TENSORFLOW)
+    begins, ends, said = job(tmp_path, TENSORFLOW, backend="tensorflow")
     assert begins == [["begins at 0", "begins at 4"]] * 2, said
-    begins, undisturbed, said = job(tmp_path, TENSORFLOW, fails=False)
+    begins, undisturbed, said = job(tmp_path, TENSORFLOW, fails=False, backend="tensorflow")
     assert begins == [["begins at 0"]] * 2 and undisturbed == ends, said
 
 

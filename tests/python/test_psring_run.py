@@ -219,6 +219,13 @@ def test_the_user_says_how_long_workers_may_take_to_come(flags, told):
     assert f"the job is not complete after {told} s" in out, out
 
 
+def test_a_script_may_load_for_longer_than_others_wait_for_it():
+    script = "import time; time.sleep(2.5)\nimport psring\npsring.init()\nprint('size', psring.size())"
+    run = psring("-n", "2", "--join-timeout=1.5", "--", sys.executable, "-c", script)
+    out = run.communicate(timeout=60)[0]
+    assert run.returncode == 0 and out.count("size 2") == 2, out
+
+
 def test_a_join_timeout_that_is_no_time_is_refused():
     out = psring("-n", "1", "--", "true", PSRING_JOIN_TIMEOUT_S="soon").communicate()[0]
     assert "PSRING_JOIN_TIMEOUT_S=soon: not a number of seconds" in out

@@ -97,7 +97,7 @@ std::vector<Membership::Outgoing> Tick(Membership& m, Time from, Time to) {
 
 // One server and two workers, all joined at kStart.
 Membership Running() {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   m.OnMessage(kStart, "s", JoinOf(proto::PS));
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER));
   m.OnMessage(kStart, "b", JoinOf(proto::WORKER));
@@ -105,7 +105,7 @@ Membership Running() {
 }
 
 TEST(Membership, WelcomesEverybodyOnceTheLastOneHasJoined) {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   ControlMessage first = JoinOf(proto::WORKER);
   first.mutable_join()->set_boot(7);
   EXPECT_TRUE(m.OnMessage(kStart, "w", first).empty());
@@ -130,7 +130,7 @@ TEST(Membership, WelcomesEverybodyOnceTheLastOneHasJoined) {
 
 // Who is missing may be there, and have been started for another job.
 TEST(Membership, AJobThatIsNotCompleteTellsWhomItRefused) {
-  Membership m(Options(1, 1), kStart);
+  Membership m(Options(1, 1));
   ControlMessage other = JoinOf(proto::WORKER, 0);
   other.mutable_join()->set_mode(proto::RING);
   other.mutable_join()->set_host("b\n");
@@ -145,7 +145,7 @@ TEST(Membership, AJobThatIsNotCompleteTellsWhomItRefused) {
 }
 
 TEST(Membership, HonoursRanksThatALauncherGave) {
-  Membership m(Options(0, 3), kStart);
+  Membership m(Options(0, 3));
   auto join = [](int rank) {
     ControlMessage message = JoinOf(proto::WORKER, rank);
     message.mutable_join()->set_mode(proto::RING);
@@ -161,14 +161,14 @@ TEST(Membership, HonoursRanksThatALauncherGave) {
 }
 
 TEST(Membership, ARepeatedJoinCountsOnce) {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   m.OnMessage(kStart, "w", JoinOf(proto::WORKER));
   m.OnMessage(kStart, "w", JoinOf(proto::WORKER));
   EXPECT_TRUE(m.OnMessage(kStart, "s", JoinOf(proto::PS)).empty());
 }
 
 TEST(Membership, RefusesTheOneWhoDisagreesWithBothValues) {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   m.OnMessage(kStart, "w", JoinOf(proto::WORKER));
 
   ControlMessage version = JoinOf(proto::WORKER);
@@ -204,7 +204,7 @@ TEST(Membership, RefusesTheOneWhoDisagreesWithBothValues) {
 TEST(Membership, EveryProcessHasAPublicKeyOfItsOwnWhereTheJobHasThem) {
   MembershipOptions options = Options(1, 2);
   options.public_keys = true;
-  Membership m(options, kStart);
+  Membership m(options);
   ControlMessage join = JoinOf(proto::WORKER, 0);
   EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "a", join)),
             "a public key of 0 bytes here, of 32 in the job");
@@ -215,13 +215,13 @@ TEST(Membership, EveryProcessHasAPublicKeyOfItsOwnWhereTheJobHasThem) {
               HasSubstr("its public key is that of worker"));
   join.mutable_join()->set_public_key(std::string(32, 'b'));
   EXPECT_TRUE(m.OnMessage(kStart, "b", join).empty());
-  Membership open(Options(1, 2), kStart);
+  Membership open(Options(1, 2));
   EXPECT_EQ(RefusalOf(open.OnMessage(kStart, "b", join)),
             "a public key of 32 bytes here, of 0 in the job");
 }
 
 TEST(Membership, RefusesOneTooManyAndARankTwice) {
-  Membership m(Options(2, 2), kStart);
+  Membership m(Options(2, 2));
   m.OnMessage(kStart, "s", JoinOf(proto::PS, 1));  // each role has its own
   EXPECT_TRUE(m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1)).empty());
   EXPECT_TRUE(m.Knows("a"));
@@ -236,7 +236,7 @@ TEST(Membership, RefusesOneTooManyAndARankTwice) {
 }
 
 TEST(Membership, RefusesLoopbackBesideOtherHosts) {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER));
   ControlMessage loopback = JoinOf(proto::WORKER);
   loopback.mutable_join()->set_address("127.0.0.1");
@@ -246,7 +246,7 @@ TEST(Membership, RefusesLoopbackBesideOtherHosts) {
 }
 
 TEST(Membership, RefusesWhatIsNoNameAndNoAddress) {
-  Membership m(Options(1, 3), kStart);
+  Membership m(Options(1, 3));
   ControlMessage join = JoinOf(proto::WORKER);
   join.mutable_join()->set_host("\x1b[2J");
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "a", join)),
@@ -279,7 +279,7 @@ TEST(Membership, TellsWhatPeopleCanRead) {
 }
 
 TEST(Membership, NamesWhoIsMissingWhenTheJobDoesNotForm) {
-  Membership m(Options(1, 3), kStart);
+  Membership m(Options(1, 3));
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
   const auto at = [](int s) { return kStart + absl::Seconds(s); };
   for (int second = 0; second < 60; second += 3) {
@@ -294,8 +294,22 @@ TEST(Membership, NamesWhoIsMissingWhenTheJobDoesNotForm) {
   EXPECT_TRUE(m.over());
 }
 
+// As of a program that loads for long before it calls init().
+TEST(Membership, WaitsForOthersFromTheFirstOneOn) {
+  Membership m(Options(1, 2));
+  const absl::Duration timeout = Options(1, 2).join_timeout;
+  const Time first = kStart + 5 * timeout;
+  EXPECT_TRUE(Tick(m, kStart, first).empty());
+  m.OnMessage(first, "a", JoinOf(proto::WORKER, 0));
+  const Time last = first + timeout;
+  m.OnMessage(last, "a", BeatOf(0));
+  EXPECT_TRUE(m.OnTick(last).empty());
+  EXPECT_THAT(EndOf(m.OnTick(last + absl::Milliseconds(100))),
+              HasSubstr("1 of 2 worker processes, namely rank 1; joined: "));
+}
+
 TEST(Membership, NamesNoMissingRanksWhereSomeAreStillToBeGiven) {
-  Membership m(Options(1, 3), kStart);
+  Membership m(Options(1, 3));
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
   m.OnMessage(kStart, "b", JoinOf(proto::WORKER));
   const Time late = kStart + Options(1, 3).join_timeout;
@@ -321,7 +335,7 @@ TEST(Membership, NamesTheSilentOneItsStepAndHowLong) {
 
 // A server and two workers, which hang after 3 s.
 Membership RunningWithProgressTimeout() {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   m.OnMessage(kStart, "s", JoinOf(proto::PS));
   for (const char* peer : {"a", "b"}) {
     ControlMessage join = JoinOf(proto::WORKER);
@@ -359,7 +373,7 @@ TEST(Membership, AHungProcessIsNamedWhenItsTimeIsUp) {
 
 TEST(Membership, WhoMakesProgressOrWaitsDoesNotHang) {
   for (const std::string doing : {"computing", ""}) {
-    Membership m(Options(0, 1), kStart);
+    Membership m(Options(0, 1));
     ControlMessage join = JoinOf(proto::WORKER);
     join.mutable_join()->set_mode(proto::RING);
     join.mutable_join()->set_progress_timeout_ms(3000);
@@ -437,7 +451,7 @@ TEST(Membership, AFailureNamesTheStepThatItWasAt) {
 }
 
 TEST(Membership, AProcessThatCannotJoinEndsTheJobForAll) {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER));
   ControlMessage decline = JoinOf(proto::WORKER, 1);
   decline.mutable_join()->set_failure("no such data");
@@ -454,14 +468,14 @@ TEST(Membership, AProcessThatCannotJoinEndsTheJobForAll) {
 }
 
 TEST(Membership, AProcessThatGivesUpWhileTheJobFormsIsNamedByTheRankItWants) {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
   m.OnMessage(kStart, "s", JoinOf(proto::PS));
   EXPECT_EQ(EndOf(m.OnMessage(kStart, "a", LeaveOf("interrupted"))),
             "worker 1 (host hostA, pid 4711) failed before the job was "
             "complete: interrupted");
 
-  Membership silent(Options(1, 2), kStart);
+  Membership silent(Options(1, 2));
   silent.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
   Tick(silent, kStart, kStart + kDeadAfter);
   EXPECT_THAT(EndOf(silent.OnTick(kStart + kDeadAfter + absl::Seconds(1))),
@@ -493,7 +507,7 @@ TEST(Membership, WhoComesToAJobThatHasLostAProcessMayWaitForTheNextJob) {
     const auto out = m.OnMessage(now, "again", JoinOf(proto::WORKER, 1));
     return out.size() == 1 && out[0].message->refuse().next_job_may_come();
   };
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   ControlMessage host = JoinOf(proto::PS);
   host.mutable_join()->set_hosts_coordinator(true);
   m.OnMessage(kStart, "s", host);
@@ -523,7 +537,7 @@ TEST(Membership, WhoComesToAJobThatHasLostAProcessMayWaitForTheNextJob) {
 
 // Nobody is missing from a job that some have done their part of.
 TEST(Membership, WhoComesToAJobThatAWorkerHasLeftWaitsForNoOther) {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   ControlMessage host = JoinOf(proto::PS);
   host.mutable_join()->set_hosts_coordinator(true);
   m.OnMessage(kStart, "s", host);
@@ -547,12 +561,12 @@ TEST(Membership, WhoComesToAFailedJobThatIsStartedAgainMayWaitForThat) {
     const auto out = m.OnMessage(kStart, "again", JoinOf(proto::WORKER, 1));
     return out.size() == 1 && out[0].message->refuse().next_job_may_come();
   };
-  Membership forming(options, kStart);
+  Membership forming(options);
   forming.OnMessage(kStart, "b", JoinOf(proto::WORKER, 1));
   EXPECT_FALSE(next_may_come(forming));  // its rank is taken, by one who lives
   forming.OnMessage(kStart, "b", LeaveOf("broken"));
   EXPECT_TRUE(next_may_come(forming));
-  Membership ended(options, kStart);
+  Membership ended(options);
   ended.OnMessage(kStart, "s", JoinOf(proto::PS));
   for (const auto& [peer, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
     ended.OnMessage(kStart, peer, JoinOf(proto::WORKER, rank));
@@ -616,7 +630,7 @@ TEST(Membership, GathersPayloadsByRankOfOneRole) {
 
 // It has no rank yet.
 TEST(Membership, WhatIsGatheredBeforeTheJobIsCompleteDoesNotCount) {
-  Membership m(Options(1, 2), kStart);
+  Membership m(Options(1, 2));
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER));
   EXPECT_TRUE(m.OnMessage(kStart, "a", GatherOf("eval", "early")).empty());
   m.OnMessage(kStart, "s", JoinOf(proto::PS));
