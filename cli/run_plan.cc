@@ -282,10 +282,10 @@ void AddRunFlags(CommandLine& line, RunFlags& flags) {
            "Folder for what worker 0 and the servers have for TensorBoard");
   line.Add(
       "--state-dir", flags.state_dir,
-      "Folder for what the script commits (commit() of psring.torch.elastic, "
-      "psring.jax.elastic or psring.keras.elastic), from "
-      "which it goes on when it is started again; default with "
-      "--max-restarts: a temporary one, as long as this command runs");
+      "Folder for what the script commits (commit() of the elastic of "
+      "psring.torch, jax, keras or tensorflow), from which it goes on when it "
+      "is started again; default with --max-restarts: a temporary one, as long "
+      "as this command runs");
   flags.supervised.AddTo(line);
   line.Footer(kExample);
 }

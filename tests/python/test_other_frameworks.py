@@ -773,14 +773,16 @@ def test_keras_warm_up_where_an_epochs_steps_are_unknown():
     "script, packages, args",
     [
         ("keras_mnist.py", ("keras", "jax", "torch"), []),
+        ("tensorflow_digits.py", ("tensorflow", "torch"), []),
         ("jax_mlp.py", ("jax", "torch"), []),
         ("jax_mlp.py", ("jax", "torch"), ["--update=local"]),
     ],
 )
 def test_example(script, packages, args):
     needs(*packages)
+    backend = "tensorflow" if "tensorflow" in packages else "jax"
     ranks = run_script(
-        os.path.join(EXAMPLES, script), 2, args=["--epochs=1", *args], env={"KERAS_BACKEND": "jax"}, timeout=200
+        os.path.join(EXAMPLES, script), 2, args=["--epochs=1", *args], env={"KERAS_BACKEND": backend}, timeout=200
     )
     for rank, (code, out, err) in enumerate(ranks):
         assert code == 0, err
