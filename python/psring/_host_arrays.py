@@ -1,15 +1,23 @@
 """Collectives on arrays of NumPy's and of ml_dtypes, several at once."""
 
-import math
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+import zlib
+from typing import Iterable, List, NamedTuple
 
 import numpy as np
 
-from . import _job, _lib
+from . import _job
 from . import collectives as memory
 from ._packs import WORTH_PACKING, Comparison, Packs
 from .collectives import ReduceOp, Sum
-from .process_sets import ProcessSet, whole
+from .process_sets import ProcessSet
+
+
+def crc32(arrays: Iterable[np.ndarray]) -> int:
+    """Of their elements' bytes, one array after the other."""
+    crc = 0
+    for array in arrays:
+        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), crc)
+    return crc
 
 
 class Scales(NamedTuple):

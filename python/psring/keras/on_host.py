@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Optional
 import keras
 import numpy as np
 
-from .. import _job, _lib
+from .. import _lib
 from .._packs import Kind
 
 NO_XLA = (

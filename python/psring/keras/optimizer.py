@@ -1,7 +1,6 @@
 """DistributedOptimizer: an optimizer of Keras's whose gradients are everybody's."""
 
 import functools
-import zlib
 from typing import Any, Dict, List, Optional, Tuple
 
 import keras
@@ -9,7 +8,7 @@ import numpy as np
 
 from .. import _job, _lib, _metrics, _models, _settings
 from .. import collectives as memory
-from .._host_arrays import reduce_numpy
+from .._host_arrays import crc32, reduce_numpy
 from .._packs import Comparison, Packs
 from ..collectives import Average, ReduceOp, Sum, lasting_name
 from ..process_sets import ProcessSet, global_process_set
@@ -94,10 +93,7 @@ def _reduce(grads: List[Any], rates: Any, op: ReduceOp, name: str, process_set: 
 
 
 def _crc(variables: List[Any]) -> int:
-    crc = 0
-    for variable in variables:
-        crc = zlib.crc32(np.ascontiguousarray(keras.ops.convert_to_numpy(variable)).reshape(-1).view(np.uint8), crc)
-    return crc
+    return crc32(keras.ops.convert_to_numpy(variable) for variable in variables)
 
 
 class Local:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from .. import _job, _lib
 from .. import collectives as memory
 from .._host_arrays import Scales, number_of_dtype, reduce_in_packs
-from .._names import auto_name, call_name, name_among
+from .._names import call_name, name_among
 from ..collectives import Average, ReduceOp, Sum
 from ..process_sets import ProcessSet, check_process_set, global_process_set, whole
 from ._host import call_on_host, in_function, is_variable

@@ -1,13 +1,12 @@
 """DistributedGradientTape: a tape whose gradients are everybody's."""
 
-import zlib
 from typing import Any, List, Sequence, Set, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from .. import _job, _metrics
-from .._host_arrays import Scales
+from .._host_arrays import Scales, crc32
 from .._names import name_among
 from ..collectives import Average, ReduceOp, Sum, op_code
 from ..process_sets import ProcessSet, check_process_set, global_process_set
@@ -20,20 +19,15 @@ _told: Set[Tuple[str, ...]] = set()
 _job.at_init(_told.clear)
 
 
-def _crc(variables: Sequence[Any]) -> int:
-    crc = 0
-    for variable in variables:
-        array = np.ascontiguousarray(tf.convert_to_tensor(variable).numpy())
-        crc = zlib.crc32(array.reshape(-1).view(np.uint8), crc)
-    return crc
-
-
 def _tell(variables: Sequence[Any]) -> None:
     names = tuple(f"{variable.name}{variable.shape}" for variable in variables)
     if not names or names in _told:
         return
     _told.add(names)
-    _metrics.tell_model(sum(int(np.prod(variable.shape)) for variable in variables), lambda: _crc(variables))
+    _metrics.tell_model(
+        sum(int(np.prod(variable.shape)) for variable in variables),
+        lambda: crc32(tf.convert_to_tensor(variable).numpy() for variable in variables),
+    )
 
 
 class _Reduction:
