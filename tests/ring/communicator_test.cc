@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <string>
 #include <vector>
 
@@ -184,11 +185,13 @@ INSTANTIATE_TEST_SUITE_P(Ranks, OneOrderTest,
 class MissingRankTest : public ::testing::TestWithParam<RingPath> {};
 
 TEST_P(MissingRankTest, IsNamed) {
-  RunRing(3, GetParam(), [](TestRank& rank) {
+  std::barrier others(2);
+  RunRing(3, GetParam(), [&](TestRank& rank) {
     if (rank.c.rank() == 1) return;
     const absl::Span<float> data = rank.Place(std::vector<float>(5000, 1.0f));
+    others.arrive_and_wait();
     const absl::Status status =
-        rank.c.AllReduce(data, 1.0f, Now() + absl::Milliseconds(300));
+        rank.c.AllReduce(data, 1.0f, Now() + kLateAfter);
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     if (rank.c.rank() == 2) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
@@ -204,11 +207,13 @@ INSTANTIATE_TEST_SUITE_P(Paths, MissingRankTest,
 // Round the ring, and in rounds, a rank knows of some others alone; by way of
 // the owners of all.
 TEST(TcpCommunicator, EveryOwnerNamesAMissingRank) {
-  RunRing(4, RingPath::kTcpOwners, [](TestRank& rank) {
+  std::barrier others(3);
+  RunRing(4, RingPath::kTcpOwners, [&](TestRank& rank) {
     if (rank.c.rank() == 1) return;
     const absl::Span<float> data = rank.Place(std::vector<float>(5000, 1.0f));
+    others.arrive_and_wait();
     const absl::Status status =
-        rank.c.AllReduce(data, 1.0f, Now() + absl::Milliseconds(300));
+        rank.c.AllReduce(data, 1.0f, Now() + kLateAfter);
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
   });

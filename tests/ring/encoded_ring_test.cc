@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -92,12 +93,14 @@ INSTANTIATE_TEST_SUITE_P(
     RingTestName);
 
 TEST(TcpCommunicator, NamesARankThatSendsNoEncodedValues) {
-  RunRing(3, RingPath::kTcp, [](TestRank& rank) {
+  std::barrier others(2);
+  RunRing(3, RingPath::kTcp, [&](TestRank& rank) {
     if (rank.c.rank() == 1) return;
     const GradientCodec codec = CodecOf("int8", 4096);
     const absl::Span<float> data = rank.Place(std::vector<float>(4096, 1.0f));
+    others.arrive_and_wait();
     const absl::Status status =
-        MeanOf(rank, codec, data, 1.0f, Now() + absl::Milliseconds(300));
+        MeanOf(rank, codec, data, 1.0f, Now() + kLateAfter);
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
   });

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/model/layout.h"
 #include "common/model/worker_arena.h"
@@ -35,6 +36,10 @@ enum class RingPath {
 };
 
 inline constexpr int64_t kMaxElements = 300001;
+
+// How long the others, who come at once, wait for a rank that never does. On a
+// busy machine they come one after the other.
+inline constexpr absl::Duration kLateAfter = absl::Seconds(1);
 
 // One rank of a test's ring.
 struct TestRank {
