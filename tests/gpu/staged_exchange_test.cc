@@ -213,11 +213,11 @@ TEST(StagedExchange, OthersAreNotLateWhereTheGpuTakesLong) {
     gpu.device.Stall(kComputeStream);
     if (auto s = SubmitAll(worker, gpu); !s.ok()) return s;
     std::thread releases([&] {
-      absl::SleepFor(absl::Milliseconds(300));
+      absl::SleepFor(absl::Seconds(2.5));
       gpu.device.Release();
     });
     const absl::Status finished =
-        gpu.exchange->Finish(Now() + absl::Milliseconds(200));
+        gpu.exchange->Finish(Now() + absl::Seconds(2));
     releases.join();
     return finished;
   }));

@@ -31,9 +31,9 @@ TEST(StepClock, TellsTheGpusTimesAndNotTheProcessors) {
   const auto clock = *StepClock::Create(device, kComputeStream, &track);
   device.Stall(kComputeStream);  // the step before
   ASSERT_TRUE(clock->Begin(7, absl::Seconds(3)).ok());
-  Take(device, absl::Milliseconds(40));
+  Take(device, absl::Milliseconds(1000));
   ASSERT_TRUE(clock->EndBackward().ok());
-  Take(device, absl::Milliseconds(20));
+  Take(device, absl::Milliseconds(20));  // or more, on a busy machine
   ASSERT_TRUE(clock->End().ok());
   EXPECT_FALSE((*clock->Next()).has_value());
   absl::SleepFor(absl::Milliseconds(30));  // what is not the step's
@@ -45,12 +45,12 @@ TEST(StepClock, TellsTheGpusTimesAndNotTheProcessors) {
   ASSERT_TRUE(times.has_value());
   EXPECT_EQ(times->step, 7);
   EXPECT_EQ(times->injected, absl::Seconds(3));
-  EXPECT_GE(times->compute, absl::Milliseconds(40));
+  EXPECT_GE(times->compute, absl::Milliseconds(1000));
   EXPECT_GE(times->exposed, absl::Milliseconds(20));
-  EXPECT_LT(times->exposed, absl::Milliseconds(40));
+  EXPECT_LT(times->exposed, absl::Milliseconds(1000));
   // Where backward ended on the GPU, long after the processor was through.
   ASSERT_TRUE(times->arrived.has_value());
-  EXPECT_GE(*times->arrived, released + absl::Milliseconds(38));
+  EXPECT_GE(*times->arrived, released + absl::Milliseconds(998));
   EXPECT_LE(*times->arrived + times->exposed, after + absl::Milliseconds(2));
   EXPECT_FALSE((*clock->Next()).has_value());
 }

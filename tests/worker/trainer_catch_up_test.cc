@@ -20,7 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kSlowStep = absl::Milliseconds(700);
+constexpr absl::Duration kSlowStep = absl::Milliseconds(1100);
 constexpr int kSteps = 4;
 
 // The accuracy that counts needs the gradients of all: so does its time.
@@ -46,7 +46,7 @@ TEST(TrainerCatchUp, WaitsForAsLongAsOthersStepAndCountsItAsTraining) {
     options.plan.optimizer.set_name("sgd");
     options.batch_size = 2;
     // Two of them are less than worker 1 needs.
-    options.step_timeout = absl::Seconds(1);
+    options.step_timeout = absl::Seconds(2);
     options.catches_up = true;
     Trainer trainer({model, data, flat, MemoryOf(flat), exchange,
                      *worker.member, metrics, worker.cancellation},

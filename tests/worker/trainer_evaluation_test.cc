@@ -53,7 +53,7 @@ Training Train(const std::function<void(int rank, StopAgreement&)>& evaluates) {
     options.plan.total_steps = 8;
     options.plan.optimizer.set_name("sgd");
     options.batch_size = 2;
-    options.step_timeout = absl::Seconds(1);
+    options.step_timeout = absl::Seconds(1.4);
     TrainerParts parts{model,    data,           flat,    MemoryOf(flat),
                        exchange, *worker.member, metrics, worker.cancellation};
     parts.stop = &stop;

@@ -33,15 +33,15 @@ class TrainerGpuTest : public TrainerTest {
 
 // What the processor waits for in Finish is backward, too.
 TEST_F(TrainerGpuTest, CountsTheTimesOfTheGpu) {
-  model_.on_forward = [&] { Take(40); };
+  model_.on_forward = [&] { Take(250); };
   exchange_.on_finish = [&] {
-    Take(20);
+    Take(20);          // or more, on a busy machine
     gpu_.AwaitIdle();  // as the loss of a step on a GPU is waited for
   };
   ASSERT_TRUE(Train().ok());
-  EXPECT_GE(times_.compute, absl::Milliseconds(4 * 40));
+  EXPECT_GE(times_.compute, absl::Milliseconds(4 * 250));
   EXPECT_GE(times_.exposed, absl::Milliseconds(4 * 20));
-  EXPECT_LT(times_.exposed, absl::Milliseconds(4 * (40 + 20)));
+  EXPECT_LT(times_.exposed, absl::Milliseconds(4 * (250 + 20)));
   int num_steps = 0;
   int64_t wait_ns = 0;
   while (const auto event = gpu_track_.Take()) {

@@ -335,7 +335,7 @@ TEST(ScriptGpu, AStagedStepWaitsForTheCallersStream) {
     GpuScript script(0, nullptr, 0);
     absl::Status status =
         script.Open(worker, proto::PARAMETER_SERVER, SameHost::kAuto,
-                    OptionsOf("local"), absl::Milliseconds(500));
+                    OptionsOf("local"), absl::Seconds(2));
     if (status.ok()) status = script.Start();
     if (!status.ok()) return status;
     script.device().Stall(script.stream());
