@@ -227,7 +227,7 @@ class HangingLaunch : public testing::Test {
 };
 
 TEST_F(HangingLaunch, SigtermEndsEveryProcess) {
-  supervisor_.Stop();
+  supervisor_.Stop(absl::Seconds(30));
   supervisor_.Wait();
   EXPECT_TRUE(WorkerIsGone());
   EXPECT_EQ(supervisor_.first_failure()->ending.shell_code(), 128 + SIGTERM);
@@ -237,7 +237,7 @@ TEST_F(HangingLaunch, SigtermEndsEveryProcess) {
 TEST_F(HangingLaunch, KillingTheLauncherLeavesNoOrphan) {
   supervisor_.SignalAll(SIGKILL);
   supervisor_.Wait();
-  const Time deadline = Now() + absl::Seconds(10);
+  const Time deadline = Now() + absl::Seconds(30);
   while (!WorkerIsGone() && Now() < deadline) {
   }
   EXPECT_TRUE(WorkerIsGone());

@@ -200,9 +200,9 @@ TEST(JobPage, ReadersThatSayOrReadNothingHoldNothingUp) {
   }
   const Time begin = Now();
   for (int i = 0; i < 1000; ++i) page.Show(i);
-  EXPECT_LT(Now() - begin, absl::Seconds(2));
+  EXPECT_LT(Now() - begin, absl::Seconds(10));
   page.page.reset();
-  EXPECT_LT(Now() - begin, absl::Seconds(15));
+  EXPECT_LT(Now() - begin, absl::Seconds(30));
 }
 
 TEST(JobPage, RefusesWhatIsNoRequest) {

@@ -154,6 +154,7 @@ TEST_F(SupervisorTest, TheFirstFailureInTimeIsNamedWithItsLastLines) {
 
 // As the first to end may be one that was told of another's failure.
 TEST_F(SupervisorTest, AFailureIsThatOfTheProcessThatTheFirstOneNames) {
+  options_.settle = options_.settle_of_blamed = absl::Seconds(30);
   const std::string folder = testing::TempDir() + "blamed";
   ASSERT_TRUE(supervisor()
                   .Start(Shell("p0", "echo $$ > " + folder +
@@ -174,6 +175,7 @@ TEST_F(SupervisorTest, AFailureIsThatOfTheProcessThatTheFirstOneNames) {
 }
 
 TEST_F(SupervisorTest, AnIgnoredInterruptIsNotIgnoredByItsProcesses) {
+  options_.interrupt_grace = absl::Seconds(30);
   const auto before = signal(SIGINT, SIG_IGN);
   on_line_ = [this] { cancellation_.Cancel(absl::CancelledError("enough")); };
   Run({"trap 'echo interrupted; exit 0' INT; echo ready;" +
@@ -250,15 +252,16 @@ TEST_F(SupervisorTest, WhoIsStoppedWhileOthersRunIsTheirs) {
   options_.settle_of_stopped = absl::ZeroDuration();
   const std::string pid = testing::TempDir() + "/stopped_for_a_moment";
   Run({"echo $$ > " + pid + "; kill -STOP $$; echo continues",
-       "until [ -s " + pid +
-           " ]; do sleep 0.01; done; sleep 0.3; kill -CONT $(cat " + pid +
-           "); sleep 0.1",
+       "until [ -s " + pid + " ]; do sleep 0.01; done; p=$(cat " + pid +
+           "); until grep -q '^State:.T' /proc/$p/status; do sleep 0.01; "
+           "done; sleep 0.3; kill -CONT $p; sleep 0.1",
        "exit 0"});
   EXPECT_FALSE(supervisor().first_failure());
   EXPECT_THAT(output_["p0"], ElementsAre("continues"));
 }
 
 TEST_F(SupervisorTest, AfterAFailureTheOthersGetSigtermThenSigkill) {
+  options_.terminate_grace = absl::Seconds(2);
   const std::string ready = testing::TempDir() + "/ready";
   Run({"until [ -e " + ready + "1 ] && [ -e " + ready +
            "2 ]; do sleep 0.01; done; exit 1",
@@ -270,6 +273,7 @@ TEST_F(SupervisorTest, AfterAFailureTheOthersGetSigtermThenSigkill) {
 }
 
 TEST_F(SupervisorTest, ACancellationInterruptsThenKills) {
+  options_.interrupt_grace = absl::Seconds(2);
   on_line_ = [this] {
     if (output_.size() == 2) cancellation_.Cancel(absl::CancelledError("^C"));
   };
@@ -287,7 +291,7 @@ TEST_F(SupervisorTest, WhatAProcessLeavesBehindEndsWithIt) {
   ASSERT_THAT(output_["p0"], SizeIs(1));
   int pid = 0;
   ASSERT_TRUE(absl::SimpleAtoi(output_["p0"][0], &pid));
-  const Time deadline = Now() + absl::Seconds(10);
+  const Time deadline = Now() + absl::Seconds(30);
   // Its end is init's to reap; until then it is a zombie.
   std::string state;
   do {
