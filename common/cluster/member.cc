@@ -18,8 +18,9 @@ namespace {
 
 using proto::ControlMessage;
 
-// For the coordinator's answer to a question.
-constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
+// For the coordinator's answer to a question. One that is silent for as long is
+// lost, which is said in its place.
+constexpr absl::Duration kAnswerTimeout = kDeadAfter;
 
 std::vector<std::string> KeysOfWorkers(const proto::Welcome& job) {
   std::vector<std::string> keys;
