@@ -22,9 +22,14 @@ namespace {
 // ZeroMQ's default limit is 1,023 sockets a context, and a member has several.
 constexpr int kMembersOfAContext = 100;
 
+// So many threads on a few cores say their heartbeats late, where the machine
+// is busy with other things, too.
+constexpr absl::Duration kPatience = absl::Minutes(1);
+
 MembershipOptions RingOf(int members) {
   MembershipOptions options;
   options.mode = proto::RING;
+  options.dead_after = kPatience;
   options.num_servers = 0;
   options.num_workers = members;
   return options;
@@ -61,6 +66,7 @@ absl::Status BeMember(Context& context, int rank, int port) {
   options.join.set_host("host");
   options.join.set_pid(100000 + rank);
   options.join.set_address("127.0.0.1");
+  options.dead_after = kPatience;
   auto member = Member::Join(context, cancellation, options);
   if (!member.ok()) return member.status();
   const auto all = (*member)->Gather("barrier", absl::StrCat(rank), Soon());
