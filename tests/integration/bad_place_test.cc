@@ -13,6 +13,7 @@
 #include "common/net/address.h"
 #include "common/net/socket.h"
 #include "tests/integration/hand_job.h"
+#include "tests/testing/deaf_port.h"
 #include "tests/testing/test_directory.h"
 
 namespace psring {
@@ -53,13 +54,9 @@ TEST(BusyPort, IsNamedWithTheRemedy) {
 
 // Nobody answers there, though somebody listens: ZeroMQ's, or nobody at all.
 TEST(NoCoordinator, IsFoundByTheDeadlineAndItsAddressNamed) {
-  std::string nobody;
-  {
-    const HeldPort released;
-    nobody = released.address();
-  }
+  const DeafPort nobody;
   const HeldPort silent;
-  for (const std::string& address : {nobody, silent.address()}) {
+  for (const std::string& address : {nobody.address(), silent.address()}) {
     const Time start = Now();
     const Ran ran = RunProcess(
         {PsBinary(), "--join-timeout=1", "--coordinator=" + address}, Soon());
@@ -74,12 +71,12 @@ TEST(NoCoordinator, IsFoundByTheDeadlineAndItsAddressNamed) {
 
 TEST(MissingProcess, IsNamedToAllWhoCame) {
   HandJob job(
-      {.servers = 2, .workers = 3, .cluster_flags = {"--join-timeout=2"}});
+      {.servers = 2, .workers = 3, .cluster_flags = {"--join-timeout=6"}});
   job.Start("ps 0");
   job.Start("ps 1");
   const std::string host = absl::StrCat("(host ", HostName(), ", pid ");
   job.ExpectOthersFail(
-      "", {"the job is not complete after 2 s: missing 3 of 3 worker processes",
+      "", {"the job is not complete after 6 s: missing 3 of 3 worker processes",
            "joined: ps 0 " + host, "ps 1 " + host, "Start the missing ones"});
 }
 

@@ -107,7 +107,7 @@ TEST_F(AcceptLimiterTest, WhoComesWithoutATokenWaitsForOne) {
   limiter_.TakeToken(kHere, kStart);
   limiter_.Look(kStart);
   Caller first(port_);
-  EXPECT_TRUE(first.IsConnected());
+  EXPECT_TRUE(first.IsConnected(Soon() - Now()));
   EXPECT_EQ(limiter_.Deadline(), Time::InfiniteFuture());
   limiter_.TakeToken(kHere, kStart);
   limiter_.Look(kStart);
