@@ -34,8 +34,9 @@ using ::testing::Not;
 
 using Env = std::vector<std::pair<std::string, std::string>>;
 
-// A refusal is said within 2 s; a program needs some to start.
-constexpr absl::Duration kSoonRefused = absl::Seconds(8);
+// A refusal is said within 2 s; a program needs some to start, and a busy
+// machine more. Who is not refused waits for a minute.
+constexpr absl::Duration kSoonRefused = absl::Seconds(30);
 
 // Not the user's own key.
 Env With(const std::string& variable, const std::string& value) {

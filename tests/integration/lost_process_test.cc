@@ -44,15 +44,15 @@ TEST_P(LostProcess, IsNamedByAllOthersWhichEndInTime) {
   HandJob job({.mode = mode, .servers = 2, .worker_flags = EndlessTraining()});
   job.StartAll();
   // Two heartbeats at least, so that everybody's step is known.
-  job.TrainFor(absl::Seconds(2.5));
+  job.TrainFor(absl::Seconds(4));
   job[victim].Signal(signal);
   const Time lost = Now();
-  // 10 s on a machine that has time for it.
+  // 10 s on a machine that has time for it; a step's timeout is a minute.
   job.ExpectOthersFail(victim,
                        {absl::StrCat("lost ", victim, " (host ", HostName(),
                                      ", pid ", job[victim].pid(), ")"),
                         ": last heard from "},
-                       lost + absl::Seconds(20));
+                       lost + absl::Seconds(40));
   RecordProperty("seconds",
                  static_cast<int>(absl::ToInt64Seconds(Now() - lost)));
   for (const std::string& name : job.names()) {
@@ -89,7 +89,7 @@ TEST(WorkerWithoutItsData, IsNamedByThoseWhoWaitForIt) {
     job.ExpectOthersFail(last,
                          {absl::StrCat(last, " (host ", HostName(), ", pid "),
                           "failed before it joined: ", "/nowhere"},
-                         start + absl::Seconds(20));
+                         start + absl::Seconds(40));
   }
 }
 

@@ -68,7 +68,8 @@ TEST_P(TimelineOf, IsValidJsonAfterKill) {
                .worker_flags = EndlessTraining(),
                .cluster_flags = {"--timeline=" + directory_}});
   job.StartAll();
-  job.TrainFor(absl::Milliseconds(500));
+  ASSERT_TRUE(job["worker 0"].WaitForOutput("epoch 10 step", Soon()))
+      << job["worker 0"].Output();
   for (const std::string& name : job.names()) job[name].Signal(SIGKILL);
   for (const std::string& name : job.names()) {
     job[name].Wait(Soon());
@@ -82,7 +83,8 @@ TEST_P(TimelineOf, IsValidJsonAfterKill) {
 }
 
 TEST_P(TimelineOf, NamesTheStragglerAsTheOneThatIsWaitedFor) {
-  Train(GetParam(), directory_, {"--slow=worker:1:x5"});
+  // So slow that others' halts, on a busy machine, are short beside it.
+  Train(GetParam(), directory_, {"--slow=worker:1:x12"});
   const Ran ran = RunTimeline({"explain", directory_});
   ASSERT_EQ(ran.code, 0) << ran.output;
   std::vector<std::string> lines = absl::StrSplit(ran.output, '\n');

@@ -145,7 +145,7 @@ TEST_F(TwoHostsTest, TheCoordinatorIsFoundAtEachAddressOfItsName) {
     table.close();
     const Flags worker =
         Worker({"--mode=ring", "--workers=2", absl::StrCat("--rank=", host),
-                "--join-timeout=20", "--coordinator=both.test:7000"});
+                "--join-timeout=60", "--coordinator=both.test:7000"});
     job.push_back(Run(host, WithHosts(hosts, worker)));
   }
   for (Process& process : job) {
@@ -161,7 +161,7 @@ TEST_F(TwoHostsTest, TheCoordinatorsNameMayBeLoopbackOnItsHost) {
     return Run(0, WithHosts(hosts, command));
   };
   const auto start_first = [&](const Flags& more) {
-    Flags worker = Worker({"--mode=ring", "--workers=3", "--join-timeout=20",
+    Flags worker = Worker({"--mode=ring", "--workers=3", "--join-timeout=60",
                            "--coordinator=first.test:7000"});
     worker.insert(worker.end(), more.begin(), more.end());
     return on_first(worker);
@@ -281,7 +281,7 @@ TEST_F(TwoHostsTest, EveryPlacementGivesTheSameBits) {
 
 TEST_F(TwoHostsTest, LoopbackAddressIsRefusedWithTheRemedy) {
   Process server = Start(0, {PsBinary(), "--host-coordinator", "--workers=1",
-                             "--join-timeout=20"});
+                             "--join-timeout=60"});
   ASSERT_TRUE(server.WaitForOutput("coordinator listens on", Soon()));
   Process worker = Start(1, Worker({"--advertise=127.0.0.1"}));
   EXPECT_EQ(worker.Wait(Soon()), 1) << worker.Output();
