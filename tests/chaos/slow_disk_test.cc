@@ -42,13 +42,13 @@ class SlowDiskTest : public ::testing::TestWithParam<std::string> {
   const std::string dir_ = testing::TestDirectory();
 };
 
-// Whoever waits for a checkpoint waits for twice two seconds; the writer's part
-// takes more.
+// Whoever waits for a checkpoint waits for twice three seconds; the writer's
+// part takes more.
 TEST_P(SlowDiskTest, OthersWaitForACheckpointAsLongAsSomebodyWritesIt) {
   Flags flags = SmallTraining(kSteps, dir_);
   flags.push_back("--checkpoint-every=40");
-  HandJobOptions options = Options(flags, {"--step-timeout=2"});
-  options.env[Writer()] = SlowBy("2200");
+  HandJobOptions options = Options(flags, {"--step-timeout=3"});
+  options.env[Writer()] = SlowBy("3200");
   HandJob job(options);
   job.StartAll();
   job.ExpectAllEndWell();
@@ -69,7 +69,7 @@ TEST_P(SlowDiskTest, OthersWaitForACheckpointAsLongAsSomebodyReadsIt) {
   }
   flags = SmallTraining(kSteps, dir_);
   flags.push_back("--resume");
-  HandJobOptions options = Options(flags, {"--step-timeout=2"});
+  HandJobOptions options = Options(flags, {"--step-timeout=3"});
   options.env["worker 0"] = SlowBy("1200", "PSRING_SLOW_READS");
   HandJob job(options);
   job.StartAll();
