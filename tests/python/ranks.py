@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import psring
+from forked_scripts import Script
 from psring import _elastic
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -59,21 +60,30 @@ def _environment(rank, size, port, mode, env):
     }  # fmt: skip
 
 
-def start(script, size, mode="ring", env=None, args=()):
-    """Starts `size` processes of a Python script; a list of Popen, by rank."""
+def start(script, size, mode="ring", env=None, args=(), folder=None, fresh=False):
+    """Starts `size` processes of a Python script, in that working folder; a list of Popen, by rank. A script of torch's is
+    run where torch has been imported, unless it has to be in a `fresh` process."""
     port = free_port()
     path = os.pathsep.join([HERE, PYTHONPATH])
-    return [
-        subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "run_rank.py"), script, *args],
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1",
-                 **_environment(rank, size, port, mode, env)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            # Where the tests run in the background, a shell has it ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )  # fmt: skip
-        for rank in range(size)
-    ]
+    with open(script) as file:
+        forks = not fresh and "torch" in file.read()
+    processes = []
+    for rank in range(size):
+        command = [os.path.join(HERE, "run_rank.py"), script, *args]
+        environment = {
+            **os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1",
+            **_environment(rank, size, port, mode, env),
+        }  # fmt: skip
+        processes.append((Script if forks else _popen)(command, environment, folder or os.getcwd()))
+    return processes
+
+
+def _popen(command, environment, folder):
+    return subprocess.Popen(
+        [sys.executable, *command], env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # Where the tests run in the background, a shell has it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
 
 
 def run_script(script, size, timeout=60, **more):

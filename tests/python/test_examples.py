@@ -70,7 +70,7 @@ def test_a_run_that_sigterm_has_ended_goes_on_with_the_same_bits(tmp_path, mode)
 
 def test_lightning_trains():
     pytest.importorskip("lightning", reason="lightning is not installed: ./psring test --frameworks installs it")
-    ranks = run_script(os.path.join(EXAMPLES, "lightning_digits.py"), 2, args=["--epochs=4"], timeout=200)
+    ranks = run_script(os.path.join(EXAMPLES, "lightning_digits.py"), 2, args=["--epochs=4"], timeout=200, fresh=True)
     assert [code for code, _, _ in ranks] == [0, 0], ranks
     assert float(ranks[0][1].split("accuracy ")[1]) > 0.5 and "accuracy" not in ranks[1][1]
 
@@ -78,7 +78,7 @@ def test_lightning_trains():
 def test_mlflow_has_the_settings_and_figures_of_rank_0(tmp_path):
     pytest.importorskip("mlflow", reason="no mlflow: pip install mlflow-skinny")
     script = os.path.join(EXAMPLES, "mlflow_digits.py")
-    for code, _, err in run_script(script, 2, args=["--epochs=1", f"--store={tmp_path}/store"], timeout=200):
+    for code, _, err in run_script(script, 2, args=["--epochs=1", f"--store={tmp_path}/store"], timeout=200, fresh=True):
         assert code == 0, err
     (run,) = (figures.parent for figures in tmp_path.glob("store/*/*/metrics"))
     assert (run / "params" / "workers").read_text() == "2"

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 
 import pytest
 
@@ -324,13 +323,13 @@ def test_a_script_with_a_library_of_another_version_says_so(tmp_path):
 # ---- Bad input ---------------------------------------------------------------
 
 
-def processes_with(mark):
-    """Pids of those whose environment has it."""
+def processes_of(folder):
+    """Pids of those that work in it, or have it in the environment with which they were started."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
-                if mark.encode() in file.read():
+                if os.readlink(f"/proc/{pid}/cwd") == folder or folder.encode() in file.read():
                     found.append(int(pid))
         except OSError:
             pass  # it has ended, or is another user's
@@ -343,14 +342,14 @@ def shared_memory():
 
 def fails(script, size=2, **more):
     """What each rank says last, and that nothing is left of a job which fails on all ranks."""
-    mark, before = f"mark-{uuid.uuid4()}", shared_memory()
-    env = {**more.pop("env", {}), "PSRING_TEST": mark}
-    ranks = run_script(script, size, env=env, timeout=120, **more)
+    folder, before = os.path.dirname(script), shared_memory()
+    env = {**more.pop("env", {}), "PSRING_TEST": folder}
+    ranks = run_script(script, size, env=env, folder=folder, timeout=120, **more)
     assert all(code not in (0, None) and code > 0 for code, _, _ in ranks), ranks
-    deadline = time.monotonic() + 10
-    while processes_with(mark) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 30
+    while processes_of(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert processes_with(mark) == [] and shared_memory() <= before
+    assert processes_of(folder) == [] and shared_memory() <= before
     return [err.strip().splitlines()[-1] for _, _, err in ranks]
 
 

@@ -315,7 +315,7 @@ def test_the_example_trains_through_parameter_servers():
     needs("keras", "jax", "torch")
     env = {"KERAS_BACKEND": "jax", "PSRING_SYNC": "async", "PSRING_SERVERS": "2"}
     script = os.path.join(EXAMPLES, "keras_mnist.py")
-    for rank, (code, out, err) in enumerate(run_script(script, 4, mode="ps", env=env, timeout=300)):
+    for rank, (code, out, err) in enumerate(run_script(script, 4, mode="ps", env=env, timeout=300, fresh=True)):
         assert code == 0, err
         assert rank > 0 or float(out.split("accuracy ")[1].split("%")[0]) > 50, out
 

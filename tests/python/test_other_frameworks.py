@@ -782,8 +782,9 @@ def test_example(script, packages, args):
     needs(*packages)
     backend = "tensorflow" if "tensorflow" in packages else "jax"
     ranks = run_script(
-        os.path.join(EXAMPLES, script), 2, args=["--epochs=1", *args], env={"KERAS_BACKEND": backend}, timeout=200
-    )
+        os.path.join(EXAMPLES, script), 2, args=["--epochs=1", *args], env={"KERAS_BACKEND": backend}, timeout=200,
+        fresh=True,
+    )  # fmt: skip
     for rank, (code, out, err) in enumerate(ranks):
         assert code == 0, err
         assert ("accuracy" in out) == (rank == 0)
@@ -797,7 +798,7 @@ def test_all_frameworks_in_one_process(mode, order, tmp_path):
         pytest.skip("PSRING_LIBRARY is not set, and the stand-in has no protobuf")
     env = {"KERAS_BACKEND": "tensorflow", "PSRING_SERVERS": "2"}
     script = os.path.join(HERE, "all_frameworks.py")
-    for code, _, err in run_script(script, 2, mode=mode, args=[order, str(tmp_path)], env=env, timeout=300):
+    for code, _, err in run_script(script, 2, mode=mode, args=[order, str(tmp_path)], env=env, timeout=300, fresh=True):
         assert code == 0, err
     ranks = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(2)]
     for said in ranks:
