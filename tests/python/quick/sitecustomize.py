@@ -1,7 +1,7 @@
 """More than halves the time of a test's processes. The first optimizer of a process imports torch's compiler
-(torch._dynamo), only to tell it which functions to leave alone: here the compiler is imported where anything else is
-asked of it. And at its end a process looks several times through all that torch has made for cycles without a user: here
-it does not, and what is in a cycle goes with the process.
+(torch._dynamo), only to tell it which functions to leave alone, and torch.distributed to empty a cache of it: here the
+compiler is imported where anything else is asked of it. And at its end a process looks several times through all that
+torch has made for cycles without a user: here it does not, and what is in a cycle goes with the process.
 
 Python runs this file first in each process that has its folder on PYTHONPATH.
 """
@@ -14,6 +14,8 @@ import types
 
 
 class _ImportedWhenUsed(types.ModuleType):
+    trace_rules = types.SimpleNamespace(clear_lru_cache=lambda: None)  # which torch.distributed calls
+
     def disable(self, fn=None, *_, **__):
         return fn or (lambda function: function)
 
