@@ -72,7 +72,7 @@ with_programs = pytest.mark.skipif(
 )
 
 
-def job(folder, *flags, workers=2, fail="{}", stops=-1, timeout=100):
+def job(folder, *flags, workers=2, fail="{}", stops=-1, timeout=300):
     """(exit code, what it says); what it leaves in $TMPDIR, folder/tmp, is there afterwards."""
     script = folder / "script.py"
     script.write_text(SCRIPT.replace("FAIL_WHERE", fail).replace("STOPS", str(stops)))

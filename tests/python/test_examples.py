@@ -54,7 +54,7 @@ def test_a_run_that_sigterm_has_ended_goes_on_with_the_same_bits(tmp_path, mode)
         if "epoch 1: loss" in line:
             stopped.send_signal(signal.SIGTERM)
             break
-    said = stopped.communicate(timeout=60)[0]
+    said = stopped.communicate(timeout=120)[0]
     assert stopped.returncode == 75, said
     [epoch] = re.findall(r"saved after batch \d+ of epoch (\d+)", said)
     shutil.copy(tmp_path / "parts.pt", tmp_path / "stopped.pt")

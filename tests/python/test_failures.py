@@ -39,7 +39,7 @@ for step in range(1000):
 """)
     ranks = run_script(script, 3)
     failed = float(ranks[1][1].split()[0])
-    assert all(float(out.split()[-1]) - failed < 5 for _, out, _ in ranks)
+    assert all(float(out.split()[-1]) - failed < 20 for _, out, _ in ranks)  # of the 60 s that a step may take
     for rank, (code, out, err) in enumerate(ranks):
         assert code == 1, (rank, code, err)
         if rank == 1:
@@ -165,7 +165,7 @@ for step in range(4):
     said = ranks[0][2]
     assert "rank 1 waits for step 2 of 'model.noname.0'" in said and remedy in said, said
     assert "rank 0 calls add_param_group()" in said or "add_param" not in call, said
-    assert float(ranks[0][1].split()[-1]) < 5
+    assert float(ranks[0][1].split()[-1]) < 20
 
 
 @needs_library
@@ -191,7 +191,7 @@ finally:
     said = ranks[0][2]
     assert "rank 0 waits for barrier 'state of model.noname.0', rank 1 waits for step 4 of 'model.noname.0'" in said, said
     assert "all call optimizer.state_dict()" in said, said
-    assert float(ranks[0][1].split()[-1]) < 8
+    assert float(ranks[0][1].split()[-1]) < 20
 
 
 @needs_library
@@ -225,20 +225,23 @@ sys.exit(0)
 
 def test_ctrl_c_ends_a_waiting_rank_and_the_others(tmp_path):
     script = write(tmp_path, """
-import psring, time
+import os, psring, sys, time
 psring.init()
 print("here", flush=True)
 if psring.rank() == 0:
     psring.barrier()
-time.sleep(5)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
 psring.barrier(name="other")
 """)
-    processes = start(script, 2)
+    processes = start(script, 2, args=[str(tmp_path / "interrupted")])
     for process in processes:
         assert process.stdout.readline() == "here\n"
     time.sleep(0.3)
     processes[0].send_signal(signal.SIGINT)
-    ends = [p.communicate(timeout=30) for p in processes]
+    ends = [processes[0].communicate(timeout=60)]
+    (tmp_path / "interrupted").touch()
+    ends.append(processes[1].communicate(timeout=60))
     assert "KeyboardInterrupt" in ends[0][1]
     assert "KeyboardInterrupt" in ends[1][1].strip().splitlines()[-1], ends[1]
     assert processes[0].returncode != 0 and processes[1].returncode == 1
@@ -447,7 +450,7 @@ REMEDY = (
     ("ps", "skips", TRAIN, ["step 3", "worker 1 (host ", REMEDY]),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_error_on_all_ranks(tmp_path, mode, how, script, words):
-    settings = f'how, timeout = "{how}", {21 if mode == "ring" else 4}'
+    settings = f'how, timeout = "{how}", {(21 if mode == "ring" else 6) if how == "skips" else 60}'
     for rank, last in enumerate(fails(write(tmp_path, f"{settings}\n{START}\n{script}"), mode=mode)):
         if rank == 1 and how in ("between", "backward", "dtype"):
             words = words[1:]  # its own exception, which does not name it
@@ -592,7 +595,7 @@ for step in range(1000):
 @needs_library
 def test_an_error_after_a_timeout_that_was_caught_is_the_ranks_own(tmp_path):
     script = write(tmp_path, """
-import time, psring
+import atexit, os, sys, time, psring
 psring.init(step_timeout_s=2)
 if psring.rank() == 1:
     try:
@@ -600,11 +603,13 @@ if psring.rank() == 1:
     except psring.PsringError as error:
         print("caught", error)
     time.sleep(2)
+    atexit.register(lambda: open(sys.argv[1], "w").close())  # after others have been told
     raise ValueError("bad sample 17")
-time.sleep(8)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
 psring.barrier()
 """)
-    ranks = run_script(script, 2)
+    ranks = run_script(script, 2, args=[str(tmp_path / "raised")])
     assert ranks[1][1].startswith("caught")
     last = ranks[0][2].strip().splitlines()[-1]
     assert last.startswith("psring: worker 1 (host ") and last.endswith("ValueError: bad sample 17"), last
@@ -613,18 +618,20 @@ psring.barrier()
 @needs_library
 def test_a_join_that_nobody_else_calls_in_time_says_the_remedy_and_may_be_called_again(tmp_path):
     script = write(tmp_path, """
-import time, psring
+import os, sys, time, psring
 psring.init(step_timeout_s=4)
 if psring.rank() == 1:
     try:
         psring.join()
     except psring.PsringError as error:
         print(error)
+    open(sys.argv[1], "w").close()
 else:
-    time.sleep(6)
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.05)
 print(psring.join())
 """)
-    ranks = run_script(script, 2)
+    ranks = run_script(script, 2, args=[str(tmp_path / "caught")])
     assert [status for status, _, _ in ranks] == [0, 0], ranks
     assert "nothing from worker 0" in ranks[1][1] and REMEDY in ranks[1][1], ranks
 
@@ -632,9 +639,10 @@ print(psring.join())
 def test_a_rank_that_waits_for_nobody_hangs_after_its_own_time(tmp_path):
     script = write(tmp_path, """
 import time, psring
-psring.init(progress_timeout_s=3)
+psring.init(progress_timeout_s=4)
 psring.barrier()
-time.sleep(1000 if psring.rank() == 1 else 1)
+if psring.rank() == 1:
+    time.sleep(1000)
 psring.barrier()
 """)
     processes = start(script, 2)

@@ -42,7 +42,7 @@ def test_a_launcher_tells_ranks_their_places(tmp_path, launcher, mode):
     if mode:
         env["PSRING_MODE"] = mode
     command = [part.replace("PORT", str(free_port(2))) for part in LAUNCHERS[launcher]]
-    ran = subprocess.run([*command, str(script), str(tmp_path)], env=env, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([*command, str(script), str(tmp_path)], env=env, capture_output=True, text=True, timeout=180)
     assert ran.returncode == 0, ran.stderr
     for rank in range(2):
         assert (tmp_path / str(rank)).read_text() == f"2 {rank} 2 {mode or 'ring'} [2.0, 1.0]\n"
@@ -52,7 +52,7 @@ def under_torchrun(port, script, *args):
     env = {name: value for name, value in os.environ.items() if not name.startswith("PSRING_")}
     env.update(PYTHONPATH=PYTHONPATH, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"], OMP_NUM_THREADS="1")
     command = [part.replace("PORT", str(port)) for part in LAUNCHERS["torchrun"]]
-    return subprocess.run([*command, str(script), *args], env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run([*command, str(script), *args], env=env, capture_output=True, text=True, timeout=180)
 
 
 GROUP = '''
@@ -77,13 +77,18 @@ def test_torchrun_needs_no_port_but_its_own(tmp_path, begin):
 def test_under_torchrun_all_learn_why_rank_0_hosts_no_coordinator(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, time, psring\n"
+        "import os, sys, time, psring\n"
         "try:\n"
         "    psring.init('ps', servers=0 if os.environ['RANK'] == '0' else 1)\n"
-        "finally:\n"
-        "    time.sleep(3 if os.environ['RANK'] == '0' else 0)  # torchrun ends the other with this one\n"
+        "except Exception:\n"
+        "    sys.excepthook(*sys.exc_info())\n"
+        "    if os.environ['RANK'] == '1':\n"
+        "        open(sys.argv[1], 'w').close()\n"
+        "    while not os.path.exists(sys.argv[1]):\n"
+        "        time.sleep(0.05)  # torchrun ends the other with this one\n"
+        "    sys.exit(1)\n"
     )
-    ran = under_torchrun(free_port(2), script)
+    ran = under_torchrun(free_port(2), script, str(tmp_path / "told"))
     assert ran.returncode != 0
     assert "worker 0 could not start the job: InvalidArgumentError: " in ran.stderr, ran.stderr
 
@@ -145,7 +150,7 @@ def test_a_worker_of_any_launcher_may_start_a_job_of_its_own(tmp_path):
         "psring.init()\n"
         f"command = [{PSRING!r}, 'run', '-n', '2', '--', sys.executable, {str(inner)!r}]\n"
         "if psring.rank() == 0:\n"
-        "    print(subprocess.run(command, capture_output=True, text=True, timeout=50))\n"
+        "    print(subprocess.run(command, capture_output=True, text=True, timeout=120))\n"
         "print('outer', psring.sum(1))\n"
     )
     ran = under_torchrun(free_port(2), script)

@@ -104,7 +104,7 @@ def test_a_process_that_psring_run_has_started_runs_workers():
         pytest.skip("needs the program: set PSRING_PROGRAM")
     code = "import psring, test_run; print(psring.run(test_run.total, (1.0,), num_proc=2, mode='ps')[1])"
     ran = subprocess.run(
-        [program, "run", "-n", "1", "--", sys.executable, "-c", code], env=importing_this(), capture_output=True, text=True, timeout=50
+        [program, "run", "-n", "1", "--", sys.executable, "-c", code], env=importing_this(), capture_output=True, text=True, timeout=180
     )
     assert "(3.0, 'ps', None)" in ran.stdout, ran.stdout + ran.stderr
 

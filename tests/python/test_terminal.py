@@ -135,11 +135,13 @@ def test_a_file_has_lines_alone_and_after_sigusr1_the_stacks_of_scripts(script):
     assert "\x1b" not in shown.text and "\r" not in shown.text
 
 
-def test_sigusr1_leaves_programs_that_would_die_of_it_alone():
-    shown = Shown(PROGRAM, "run", "-n", "1", "--", "sleep", "3", terminal=False)
-    time.sleep(1)
+def test_sigusr1_leaves_programs_that_would_die_of_it_alone(tmp_path):
+    waits = 'echo up; for i in $(seq 600); do [ -e "$0" ] || sleep 0.1; done'
+    shown = Shown(PROGRAM, "run", "-n", "1", "--", "sh", "-c", waits, str(tmp_path / "end"), terminal=False)
+    shown.wait_for(r"\[worker 0\] up")
     shown.process.send_signal(signal.SIGUSR1)
     shown.wait_for(r"\[job\] worker 0 has ended, or does nothing with SIGUSR1")
+    (tmp_path / "end").touch()
     assert shown.end() == 0, shown.text
 
 

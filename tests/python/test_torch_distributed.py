@@ -534,24 +534,30 @@ def test_collectives_in_inference_mode():
     assert run(gather_in_inference_mode, env=master()) == [True, True]
 
 
-def wait_for_a_late_rank():
+def await_file(path):
+    while not os.path.exists(path):
+        time.sleep(0.05)
+
+
+def wait_for_a_late_rank(waited):
     import torch.distributed as dist
 
     join_group()
     late, numbers = dist.get_rank() == 0, torch.ones(2)
     dist.barrier()
     if late:
-        time.sleep(3)
+        await_file(waited)
     work = dist.all_reduce(numbers, async_op=True)
     if not late:
         with pytest.raises(RuntimeError, match="has not ended within 0.5 s"):
             work.wait(timedelta(seconds=0.5))
+        open(waited, "w").close()
     work.wait(timedelta(seconds=30))
     return numbers.tolist()
 
 
-def test_a_work_waits_no_longer_than_it_is_told():
-    assert run(wait_for_a_late_rank, env=master()) == [[2, 2], [2, 2]]
+def test_a_work_waits_no_longer_than_it_is_told(tmp_path):
+    assert run(wait_for_a_late_rank, env=master(), args=(str(tmp_path / "waited"),)) == [[2, 2], [2, 2]]
 
 
 def make_an_unsorted_group():
@@ -698,20 +704,20 @@ def test_a_failure_within_ddp_is_an_error_of_pythons():
         run(a_rank_fails_while_ddp_waits, env=env)
 
 
-def late_under_a_timeout():
+def late_under_a_timeout(waited):
     import torch.distributed as dist
 
-    join_group(timeout=timedelta(seconds=2))
+    join_group(timeout=timedelta(seconds=4))
     if dist.get_rank() == 1:
-        time.sleep(4)
-    with pytest.raises(RuntimeError, match="not called within 2s by worker 1"):
+        await_file(waited)
+    with pytest.raises(RuntimeError, match="not called within 4s by worker 1"):
         dist.barrier()
+    open(waited, "w").close()
 
 
 @pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in has no timeout")
-def test_the_timeout_of_init_process_group_is_the_jobs():
-    env = master()
-    run(late_under_a_timeout, env=env)
+def test_the_timeout_of_init_process_group_is_the_jobs(tmp_path):
+    run(late_under_a_timeout, env=master(), args=(str(tmp_path / "waited"),))
 
 
 def over_gloo():
@@ -746,7 +752,7 @@ def test_mode_ddp_ends_where_a_rank_is_stopped(tmp_path):
     )
     processes = start(str(script), 2, mode="ddp")
     try:
-        _, err = processes[0].communicate(timeout=60)
+        _, err = processes[0].communicate(timeout=120)
         assert processes[0].returncode == 1
         assert "lost worker 1 (host " in err.strip().splitlines()[-1], err
     finally:
@@ -755,15 +761,15 @@ def test_mode_ddp_ends_where_a_rank_is_stopped(tmp_path):
 
 
 @pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set")
-@pytest.mark.parametrize("end, says", [
-    ("os.kill(os.getpid(), signal.SIGKILL)", "psring: lost worker 1 (host "),
-    ("sys.exit()", "All ranks make as many steps"),  # after the step's timeout, and not Gloo's of 30 minutes
+@pytest.mark.parametrize("end, timeout, says", [
+    ("os.kill(os.getpid(), signal.SIGKILL)", 60, "psring: lost worker 1 (host "),
+    ("sys.exit()", 3, "All ranks make as many steps"),  # after the step's timeout, and not Gloo's of 30 minutes
 ])  # fmt: skip
-def test_mode_ddp_ends_where_a_rank_does(tmp_path, end, says):
+def test_mode_ddp_ends_where_a_rank_does(tmp_path, end, timeout, says):
     script = tmp_path / "script.py"
     script.write_text(
         "import os, signal, sys, torch, psring.torch as ps\n"
-        "ps.init(step_timeout_s=3)\n"
+        f"ps.init(step_timeout_s={timeout})\n"
         "net = torch.nn.Linear(2, 2)\n"
         "opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)\n"
         "for step in range(100):\n"
