@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -42,15 +43,16 @@ while True:
     step += 1
     if step % 10 == 0:
         psring.log(loss=loss)
-    if step == 50:
-        print("step 50", flush=True)
+    if step == 10:
+        print("step 10", flush=True)
     if step % 50 == 0 and psring.rank() == 0:
         psring.log(accuracy=1 - 1 / (1 + step / 50), test_loss=loss)
     stop = torch.tensor([float(os.path.exists(os.path.join(folder, "stop")))])
     hang = os.path.join(folder, "hang")
     if psring.rank() == 1 and step % 5 == 1 and os.path.exists(hang):
         os.rename(hang, hang + "s")
-        time.sleep(9)
+        while os.path.exists(hang + "s"):
+            time.sleep(0.1)
     if step % 5 == 0 and psring.allreduce(stop) > 0:
         break
 """
@@ -115,20 +117,30 @@ class Job:
         self.process.wait(timeout=60)
         self.reader.join()
 
-    def events(self):
-        """Of the page, to its end."""
+    def events(self, then):
+        """Of the page, to its end; then() is called when they begin."""
         request = urllib.request.Request(self.base + "/events", headers={"Authorization": "Bearer " + self.token})
         with urllib.request.urlopen(request, timeout=60) as answer:
+            then()
             lines = answer.read().decode().splitlines()
         told = [json.loads(line[len("data: "):]) for line in lines if line.startswith("data: {")]
         return [state for state in told if state]
 
 
+@pytest.fixture(scope="module")
+def jobs():
+    started = []
+    yield started
+    for job in started:
+        job.kill()
+
+
 @pytest.fixture
-def job(tmp_path):
-    job = Job(tmp_path, "--mode=ps")
-    yield job
-    job.kill()
+def job(jobs, tmp_path_factory):
+    """The one of the tests before, or another where they have ended it."""
+    if not jobs or jobs[-1].process.poll() is not None:
+        jobs.append(Job(tmp_path_factory.mktemp("job"), "--mode=ps"))
+    return jobs[-1]
 
 
 def test_the_state_tells_what_the_job_does(job):
@@ -151,28 +163,63 @@ def test_the_state_tells_what_the_job_does(job):
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(job.base + "/state", timeout=20)
     assert refused.value.code == 401
-    job.end()
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are(job):
+    job.await_state(lambda s: s["curves"]["evaluations"])
+    metrics = set(re.findall(r"^(psring_\w+)", job.get("/metrics"), re.M))
+    with open(os.path.join(ROOT, "examples", "grafana.json")) as file:
+        asked = set(re.findall(r"psring_\w+", file.read()))
+    assert asked and asked <= metrics, asked - metrics
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool (Debian: apt-get install prometheus)")
+def test_promtool_finds_nothing_wrong_with_the_metrics(job):
+    job.await_state(lambda s: s["curves"]["evaluations"])
+    metrics = job.get("/metrics")
+    checked = subprocess.run(["promtool", "check", "metrics"], input=metrics, capture_output=True, text=True, timeout=60)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, ""), metrics
 
 
 def test_a_long_wait_is_told_with_the_name_of_who_holds_it_up(job):
     job.await_state(lambda s: s["now"] and s["now"]["step"] > 5)
+    earlier = job.printed.count("has waited for")
     (job.folder / "hang").touch()
-    waits = job.await_state(lambda s: any(p["waits_for"] for p in s["processes"]))
-    for process in waits["processes"]:
-        assert not process["waits_for"] or "worker 1 (" in process["waits_for"], process
-    # Worker 0 may have begun to wait later than the one that is told of.
-    deadline = time.monotonic() + 8
-    while True:
-        gauge = re.search(r'psring_waiting_seconds{role="worker",rank="0"} (\S+)', job.get("/metrics"))
-        if float(gauge.group(1)) >= 5:
-            break
-        assert time.monotonic() < deadline, gauge.group()
-        time.sleep(0.2)
-    job.await_printed(r"worker 0.* has waited for (\d+) s at .* for worker 1 \(host .*, pid \d+\), which is running")
-    assert [m for m in job.state()["marks"] if m["fault"] and "worker 1 (" in m["text"]]
+    try:
+        waits = job.await_state(lambda s: any(p["waits_for"] for p in s["processes"]))
+        for process in waits["processes"]:
+            assert not process["waits_for"] or "worker 1 (" in process["waits_for"], process
+        # Worker 0 may have begun to wait later than the one that is told of.
+        deadline = time.monotonic() + 30
+        while True:
+            gauge = re.search(r'psring_waiting_seconds{role="worker",rank="0"} (\S+)', job.get("/metrics"))
+            if float(gauge.group(1)) >= 5:
+                break
+            assert time.monotonic() < deadline, gauge.group()
+            time.sleep(0.2)
+        job.await_printed(r"worker 0.* has waited for (\d+) s at .* for worker 1 \(host .*, pid \d+\), which is running")
+        assert [m for m in job.state()["marks"] if m["fault"] and "worker 1 (" in m["text"]]
+    finally:
+        (job.folder / "hangs").unlink()
     job.await_state(lambda s: not any(p["waits_for"] for p in s["processes"]))
+    assert job.printed.count("has waited for") - earlier <= 3, job.printed
+
+
+def top(*args):
+    return subprocess.run([PROGRAM, "top", "--once", *args], capture_output=True, text=True, timeout=60)
+
+
+def test_top_asks_the_page_of_a_job_whose_key_nobody_has(job):
+    job.await_state(lambda s: s["now"] and s["now"]["step"] > 20)
+    shown = top(job.url)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("ps-bsp, 3 workers, 1 server: step ")
+    rows = [line for line in shown.stdout.splitlines() if re.match(r"(ps|worker) \d ", line)]
+    assert len(rows) == 4 and "the straggler: worker 2 (" in shown.stdout, shown.stdout
+    refused = top(job.base + "/?token=" + "0" * 32)
+    assert refused.returncode == 1 and "403" in refused.stderr
     job.end()
-    assert job.printed.count("has waited for") <= 3, job.printed
+    assert top(job.url).returncode == 1
 
 
 def axis_of(tab, title):
@@ -244,18 +291,11 @@ def test_a_browser_draws_the_job_and_saves_it(job, tmp_path):
         tab.close()
 
 
-@pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool (Debian: apt-get install prometheus)")
-def test_promtool_finds_nothing_wrong_with_the_metrics(job):
-    job.await_state(lambda s: s["curves"]["evaluations"])
-    metrics = job.get("/metrics")
-    checked = subprocess.run(["promtool", "check", "metrics"], input=metrics, capture_output=True, text=True, timeout=60)
-    assert (checked.returncode, checked.stdout + checked.stderr) == (0, ""), metrics
-    job.end()
-
-
 DIVERGES = """
-import os, sys, time, torch, psring.torch as psring
+import os, sys, time, psring
 psring.init()
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
 for step in range(30):
     psring.log(loss=1.0 if step < 10 else float("nan"), step=step)
     time.sleep(0.1)
@@ -267,9 +307,10 @@ psring.log(accuracy=0.75, step=31)
 def test_the_end_shows_a_loss_that_is_not_finite_and_the_last_evaluation(tmp_path):
     script = tmp_path / "diverges.py"
     script.write_text(DIVERGES)
-    job = Job(tmp_path, command=[PROGRAM, "run", "-n", "2", "--page", "--", sys.executable, str(script)])
+    begin = tmp_path / "begin"
+    job = Job(tmp_path, command=[PROGRAM, "run", "-n", "2", "--page", "--", sys.executable, str(script), str(begin)])
     try:
-        *_, last = job.events()
+        *_, last = job.events(then=begin.touch)
         assert last["state"] == "over" and last["now"]["not_finite"] == ["loss"] and last["now"]["loss"] is None
         # Of either worker first.
         assert sorted(m["text"] for m in last["marks"] if m["fault"] and "loss of worker" in m["text"]) == [
@@ -281,33 +322,17 @@ def test_the_end_shows_a_loss_that_is_not_finite_and_the_last_evaluation(tmp_pat
         job.kill()
 
 
-def top(*args):
-    return subprocess.run([PROGRAM, "top", "--once", *args], capture_output=True, text=True, timeout=60)
-
-
-def test_top_asks_the_page_of_a_job_whose_key_nobody_has(job):
-    job.await_state(lambda s: s["now"] and s["now"]["step"] > 20)
-    shown = top(job.url)
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("ps-bsp, 3 workers, 1 server: step ")
-    rows = [line for line in shown.stdout.splitlines() if re.match(r"(ps|worker) \d ", line)]
-    assert len(rows) == 4 and "the straggler: worker 2 (" in shown.stdout, shown.stdout
-    refused = top(job.base + "/?token=" + "0" * 32)
-    assert refused.returncode == 1 and "403" in refused.stderr
-    job.end()
-    assert top(job.url).returncode == 1
-
-
-def test_top_shows_its_token_to_no_other_user(job):
-    shows = subprocess.Popen([PROGRAM, "top", job.url], stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
-    words = ""
-    while job.base not in words or job.url.split("token=")[1] in words:  # it has still to start, or to read them
-        assert time.monotonic() < deadline and shows.poll() is None
-        with open(f"/proc/{shows.pid}/cmdline") as file:
+def test_top_shows_its_token_to_no_other_user():
+    with socket.create_server(("127.0.0.1", 0)) as page:
+        page.settimeout(60)
+        base, token = f"http://127.0.0.1:{page.getsockname()[1]}", "0123456789abcdef" * 2
+        shows = subprocess.Popen([PROGRAM, "top", f"{base}/?token={token}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        asked, _ = page.accept()
+        with asked, open(f"/proc/{shows.pid}/cmdline") as file:  # while it waits for the answer
             words = file.read()
-    assert shows.wait(timeout=60) == 0
-    job.end()
+            assert token.encode() in asked.recv(1000)
+    assert base in words and token not in words, words
+    assert shows.wait(timeout=60) == 1
 
 
 @pytest.mark.parametrize("secret", ["key", "none"])
@@ -319,7 +344,7 @@ def test_top_asks_the_coordinator_of_a_job_without_a_page(tmp_path, secret):
     security = [f"--key-file={key}"] if secret == "key" else ["--insecure"]
     job = Job(tmp_path, f"--coordinator={address}", *security, page=False)
     try:
-        job.await_printed(r"(step) 50")
+        job.await_printed(r"(step) 10")
         shown = top(address, *security)
         assert shown.returncode == 0, shown.stderr
         assert shown.stdout.startswith("ring, 3 workers: step "), shown.stdout
@@ -379,15 +404,6 @@ def test_a_comparison_shows_all_its_ways(tmp_path):
         if tab:
             tab.close()
         job.kill()
-
-
-def test_the_dashboard_asks_for_metrics_that_there_are(job):
-    job.await_state(lambda s: s["curves"]["evaluations"])
-    metrics = set(re.findall(r"^(psring_\w+)", job.get("/metrics"), re.M))
-    with open(os.path.join(ROOT, "examples", "grafana.json")) as file:
-        asked = set(re.findall(r"psring_\w+", file.read()))
-    assert asked and asked <= metrics, asked - metrics
-    job.end()
 
 
 PROMETHEUS = """
