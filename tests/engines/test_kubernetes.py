@@ -118,7 +118,7 @@ def start(pod, host, psring, environment, key, folder, log, flags=()):
             words[-2:] = script
         steps.append(words)
     for words in steps[:-1]:
-        subprocess.run([*host.prefix(), *words], env=variables, stdout=log, stderr=log, check=True, timeout=20)
+        subprocess.run([*host.prefix(), *words], env=variables, stdout=log, stderr=log, check=True, timeout=60)
     return host.start(*steps[-1], env=variables, stdout=log, stderr=log)
 
 
@@ -134,7 +134,7 @@ def test_the_commands_of_all_pods_make_a_job(name, servers, psring, environment,
         with open(tmp_path / "log", "w") as log:
             for pod in reversed(pods):  # rank 0 is no earlier than others
                 running.append(start(pod, machines[pod.hostname], psring, environment, key, tmp_path, log))
-            codes = [process.wait(timeout=90) for process in running]
+            codes = [process.wait(timeout=180) for process in running]
     finally:
         machines.close()
     assert codes == [0] * len(pods), (tmp_path / "log").read_text()
@@ -195,7 +195,7 @@ def test_sigterm_to_one_pod_saves_and_ends_all_of_them_well(psring, environment,
         hosts.wait_for(lambda: all(file.exists() for file in files), "four workers at step 20")
         machines["train-2"].run("kill", "-TERM", files[2].read_text())
         (tmp_path / "go").touch()
-        assert [process.wait(timeout=30) for process in running] == [0] * 4, (tmp_path / "log").read_text()
+        assert [process.wait(timeout=60) for process in running] == [0] * 4, (tmp_path / "log").read_text()
         assert not (tmp_path / "result.json").exists()
         # The pods that take their places.
         assert [process.wait(timeout=60) for process in run([])] == [0] * 4, (tmp_path / "log").read_text()

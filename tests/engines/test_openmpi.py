@@ -102,4 +102,4 @@ def test_a_killed_rank_ends_the_job(mpirun, tmp_path):
     assert job.returncode != 0 and "rank 3" in output and "n2" in output
     for host in ("n1", "n2"):
         wait_for(lambda host=host: TRAIN not in mpirun.hosts[host].run("ps", "ax", "-o", "args").stdout,
-                 f"the end of all ranks of {host}", seconds=10)  # fmt: skip
+                 f"the end of all ranks of {host}")  # fmt: skip

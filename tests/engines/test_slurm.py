@@ -75,7 +75,7 @@ def test_a_killed_worker_ends_the_job_with_its_name(cluster, psring, tmp_path):
     cluster.hosts["n2"].run("kill", "-KILL", str(pid))
     output, _ = job.communicate(timeout=60)
     print(f"{time.monotonic() - killed:.1f} s after the kill: {output}")
-    assert time.monotonic() - killed < 10
+    assert time.monotonic() - killed < 30
     assert job.returncode != 0
     assert f"worker 2 (host n2, pid {pid}" in output
 
@@ -88,7 +88,7 @@ def test_scancel_ends_all_workers(cluster, psring, tmp_path):
     job.communicate(timeout=30)
     for name in ("n1", "n2"):
         wait_for(lambda name=name: TRAIN not in cluster.hosts[name].run("ps", "ax", "-o", "args").stdout,
-                 f"the end of all workers of {name}", seconds=10)  # fmt: skip
+                 f"the end of all workers of {name}")  # fmt: skip
     wait_for(lambda: cluster.run("squeue", "-h").stdout == "", "an empty queue", seconds=30)
 
 
@@ -173,5 +173,5 @@ def test_a_node_that_dies_ends_the_job_with_its_name(cluster, psring, tmp_path):
     died = time.monotonic()
     cluster.hosts["n2"].die()
     output = tmp_path / "job.out"
-    wait_for(lambda: "worker 2 (host n2" in output.read_text(), "the name of the node that died", seconds=10)
+    wait_for(lambda: "worker 2 (host n2" in output.read_text(), "the name of the node that died", seconds=30)
     print(f"{time.monotonic() - died:.1f} s after the death of the node: {output.read_text()}")

@@ -40,7 +40,7 @@ def torchrun(two, python, environment, flags, folder, *more):
         for name in ("n1", "n2")
     ]
     try:
-        outputs = [process.communicate(timeout=120)[0] for process in running]
+        outputs = [process.communicate(timeout=300)[0] for process in running]
     finally:
         for process in running:
             process.kill()
