@@ -12,7 +12,7 @@ import sys
 import pytest
 import torch
 
-from ranks import PROGRAM, PYTHONPATH, ROOT
+from ranks import PROGRAM, PYTHONPATH, ROOT, run_script
 
 SCRIPT = os.path.join(ROOT, "examples", "python", "mnist_horovod_style.py")
 MNIST = os.environ.get("PSRING_MNIST_DIR")
@@ -39,19 +39,18 @@ def train(launcher, weights, epochs, env=None):
     return ran.stdout + ran.stderr
 
 
-def run_text(text, *flags, args=()):
-    """`psring run` with those flags, of a script's text with those arguments."""
-    return subprocess.run(
-        [PROGRAM, "run", *flags, "--", sys.executable, "-c", text, *args],
-        env={**os.environ, "PYTHONPATH": PYTHONPATH}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+def run_text(folder, text, size, mode, sync="bsp", args=()):
+    """Of a script's text with those arguments: (exit code, what it prints, its errors) by rank."""
+    script = folder / "script.py"
+    script.write_text(text)
+    return run_script(str(script), size, mode=mode, env={"PSRING_SYNC": sync}, args=[str(arg) for arg in args], timeout=120)
 
 
 def printed(*arguments, **more):
-    """By a script of run_text's that ends well."""
-    ran = run_text(*arguments, **more)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+    """By rank, by a script of run_text's that ends well."""
+    ranks = run_text(*arguments, **more)
+    assert all(code == 0 for code, _, _ in ranks), ranks
+    return [out for _, out, _ in ranks]
 
 
 def accuracy(output):
@@ -106,7 +105,7 @@ if ps.rank() == 0:
 
 def test_asynchronous_servers_go_on_counting_adams_updates_with_other_workers(tmp_path):
     def train_adam(workers, steps, loaded, saved):
-        printed(ADAM, "-n", str(workers), "--mode=ps", "--sync=async", args=[str(steps), str(loaded), str(saved)])
+        printed(tmp_path, ADAM, workers, "ps", "async", args=[steps, loaded, saved])
         return [of["step"].item() for of in torch.load(saved)["state"].values()]
 
     # Every gradient of every worker is an update.
@@ -139,11 +138,9 @@ print("counts", counts, "moved", round(float((before - p)[0]), 3))
 """
 
 
-def test_adams_count_holds_the_updates_of_workers_that_have_made_more_steps():
-    ran = run_text(UNEVEN_ADAM, "-n", "2", "--mode=ps", "--sync=async")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def test_adams_count_holds_the_updates_of_workers_that_have_made_more_steps(tmp_path):
     # A gradient that is always 1 moves by the learning rate with each update, where the count is right.
-    assert ran.stdout.count("counts [52.0, 54.0] moved 0.02") == 2, ran.stdout
+    assert printed(tmp_path, UNEVEN_ADAM, 2, "ps", "async") == ["counts [52.0, 54.0] moved 0.02\n"] * 2
 
 
 # Each worker follows its own schedule, and they are at different steps of it.
@@ -174,13 +171,10 @@ print("ends with", p.tolist()[0])
 """
 
 
-def test_asynchronous_workers_with_own_learning_rates_go_on_from_written_parameters():
-    ran = run_text(OWN_SCHEDULES, "-n", "2", "--mode=ps", "--sync=async", args=["sgd"])
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def test_asynchronous_workers_with_own_learning_rates_go_on_from_written_parameters(tmp_path):
     # From 1, rank 0's step takes 1/8 and rank 1's 1/16.
-    assert ran.stdout.count("ends with 0.8125") == 2, ran.stdout
-    ran = run_text(OWN_SCHEDULES, "-n", "2", "--mode=ps", "--sync=async", args=["momentum"])
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert printed(tmp_path, OWN_SCHEDULES, 2, "ps", "async", args=["sgd"]) == ["ends with 0.8125\n"] * 2
+    assert len(printed(tmp_path, OWN_SCHEDULES, 2, "ps", "async", args=["momentum"])) == 2
 
 
 # A schedule that looks at the rank's own loss.
@@ -201,10 +195,10 @@ for step in range(100):
 
 
 @pytest.mark.parametrize("mode, same_host", [("ring", "auto"), ("ring", "off"), ("ps", "auto")])
-def test_ranks_that_step_with_other_learning_rates_are_told(mode, same_host):
-    ran = run_text(OWN_RATES, "-n", "3", f"--mode={mode}", args=[same_host])
-    assert ran.returncode != 0
-    told = ran.stdout + ran.stderr
+def test_ranks_that_step_with_other_learning_rates_are_told(tmp_path, mode, same_host):
+    ranks = run_text(tmp_path, OWN_RATES, 3, mode, args=[same_host])
+    assert all(code != 0 for code, _, _ in ranks), ranks
+    told = "".join(err for _, _, err in ranks)
     assert re.search(r"worker 1 \(host .*\) had other learning rates or momenta than worker 0 \(0\.05, there 0\.1\)", told), told
 
 
@@ -235,9 +229,8 @@ print("finite", all(p.isfinite().all().item() for p in net.parameters()))
 
 @pytest.mark.skipif(not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"), reason="an older torch")
 def test_asynchronous_ranks_with_a_scaler_wait_for_nobody(tmp_path):
-    out = printed(SCALED, "-n", "2", "--mode=ps", "--sync=async", args=[str(tmp_path / "made")])
-    assert dict(re.findall(r"worker (\d)\] scale ([\d.]+)", out)) == {"0": "4.0", "1": "2.0"}, out
-    assert out.count("finite True") == 2, out
+    told = printed(tmp_path, SCALED, 2, "ps", "async", args=[tmp_path / "made"])
+    assert told == ["scale 4.0\nfinite True\n", "scale 2.0\nfinite True\n"]
 
 
 FROZEN = """
@@ -257,9 +250,8 @@ print("stays", torch.equal(before, net[0].weight))
 """
 
 
-def test_a_frozen_parameter_stays_though_compression_has_left_out_some_of_its_gradients():
-    out = printed(FROZEN, "-n", "2", "--mode=ring")
-    assert out.count("stays True") == 2, out
+def test_a_frozen_parameter_stays_though_compression_has_left_out_some_of_its_gradients(tmp_path):
+    assert printed(tmp_path, FROZEN, 2, "ring") == ["stays True\n"] * 2
 
 
 MID_STEP = """
@@ -282,7 +274,7 @@ print(len(opt.state_dict()["state"]), "parameters have a state")
 """
 
 
-def test_workers_of_async_do_not_meet_while_a_step_is_under_way():
-    out = printed(MID_STEP, "-n", "2", "--mode=ps", "--sync=async")
-    assert out.count("has begun a step: workers meet") == 4, out
-    assert out.count("2 parameters have a state") == 2, out
+def test_workers_of_async_do_not_meet_while_a_step_is_under_way(tmp_path):
+    for out in printed(tmp_path, MID_STEP, 2, "ps", "async"):
+        assert out.count("has begun a step: workers meet") == 2, out
+        assert out.count("2 parameters have a state") == 1, out
