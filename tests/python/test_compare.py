@@ -130,12 +130,13 @@ def test_a_script_in_four_ways_with_two_seeds_and_an_interruption(tmp_path):
 
 def test_a_script_that_prints_its_accuracy(tmp_path):
     # Between pauses, so that compare reads it between the two steps on a busy host, too.
-    prints = f"time.sleep(0.3)\n        {PRINTS}\n        time.sleep(1)"
+    prints = f"time.sleep(0.3)\n        {PRINTS}\n        time.sleep(2.5)"
     study = Study(tmp_path, prints, ["--modes=ring", "--workers=2", "--metric=accuracy ([0-9.]+)"])
+    study.script.write_text(study.script.read_text().replace("range(4)", "range(2)"))
     out, report, page = study.finish()
     (run,) = report["runs"]
     # Between the steps of which the metrics say when they were.
-    assert [epoch["step"] for epoch in run["epochs"]] == pytest.approx([25, 50, 75, 100], abs=2)
+    assert [epoch["step"] for epoch in run["epochs"]] == pytest.approx([25, 50], abs=2)
     # As long as the script has trained, not as long as Python has needed to start.
     seconds = [epoch["seconds"] for epoch in run["epochs"]]
     assert seconds == sorted(seconds) and 0 < seconds[0]

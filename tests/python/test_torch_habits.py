@@ -672,7 +672,7 @@ def test_a_mean_of_several_values_is_refused_with_the_way():
 
 def join_in_a_child():
     ps.init()
-    code = "import psring.torch as ps; ps.init()"
+    code = "import psring; psring.init()"
     env = {**os.environ, "PYTHONPATH": PYTHONPATH}
     child = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     return child.returncode, child.stderr

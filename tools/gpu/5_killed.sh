@@ -44,13 +44,14 @@ lose() {
   ! on_gpu "$pids" || listed=yes
   begin=$(date +%s)
   kill "-$1" "$victim"
-  for _ in $(seq 200); do
+  for _ in $(seq 250); do
     grep -q "lost worker 1\|worker 1 (pid .*) failed" "$log" && break
     sleep 0.1
   done
-  local named=$(($(date +%s) - begin))
-  [ $named -le 10 ] && good "$1: worker 1 is named after $named s" ||
-    bad "$1: nobody names worker 1 within 10 s"
+  local named=$(($(date +%s) - begin)) within=10
+  [ $device = cuda ] || within=20  # a host that runs other tests, too
+  [ $named -le $within ] && good "$1: worker 1 is named after $named s" ||
+    bad "$1: nobody names worker 1 within $within s"
   # One that is stopped is given time to end before it is killed.
   local code=0
   wait $launch || code=$?
