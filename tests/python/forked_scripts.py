@@ -6,6 +6,7 @@ that forks: a request says what the fork runs, and brings the files for its outp
 
 import concurrent.futures
 import contextlib
+import gc
 import os
 import pickle
 import runpy
@@ -121,6 +122,7 @@ if __name__ == "__main__":
 
     with contextlib.suppress(ImportError):  # torch 1.13 has none
         torch._dynamo.config  # not when the first script uses it
+    gc.freeze()  # nobody has to look for cycles in what has been imported
     sys.argv, environment, folder = next_script(socket.socket(fileno=int(sys.argv[1])))
     os.environ.clear()
     os.environ.update(environment)

@@ -5,6 +5,7 @@ A test that has the real library sets PSRING_LIBRARY; then the ranks use it.
 
 import contextlib
 import faulthandler
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -122,6 +123,7 @@ def use_library():
 
 def _call(module, name, args, environment, path, timeout):
     """One rank of run(), in a process of its own: its result, or what it says, goes to a file."""
+    gc.freeze()  # what has been imported: to look for cycles in it takes longer than most tests
     os.environ.update(environment)
     os.dup2(os.open(path + ".err", os.O_CREAT | os.O_WRONLY), 2)
     faulthandler.dump_traceback_later(timeout * 0.95, file=2)  # where it hangs, if it does
