@@ -5,7 +5,7 @@ import os
 from collections import abc
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from . import _channels, _failure, _lifecycle, _rendezvous
+from . import _channels, _failure, _lib, _lifecycle, _rendezvous
 from .process_sets import whole
 
 
@@ -85,10 +85,26 @@ def call(
         return result
     except BaseException as error:
         _failure.let_culprit_end_first(error)
-        _lifecycle.abandon(f"{type(error).__name__}: {error}")
+        _lifecycle.abandon(_failure.described(error))
         raise
     finally:
         _channels.use(None)
         for name in set(os.environ) - set(before):
             del os.environ[name]
         os.environ.update(before)
+
+
+def kind_of(result: Any) -> str:
+    """What unpickled() calls a result."""
+    return f"{type(result).__module__}.{type(result).__qualname__}"
+
+
+def unpickled(pickle: Any, data: bytes, kind: str, rank: int, size: int) -> Any:
+    """A worker's result, in the driver. PsringError where only the worker can make what it has pickled."""
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        raise _lib.PsringError(
+            f"worker {rank} of {size} returned a {kind}, which this process cannot unpickle: {_failure.described(error)}. "
+            "Return what it can, such as numbers, texts and lists or dicts of them, or let it import what the worker has imported"
+        ) from error

@@ -131,8 +131,20 @@ def let_culprit_end_first(error: Optional[BaseException] = None) -> None:
         time.sleep(_AFTER_CULPRIT_SECONDS)
 
 
+def _said_by(error: Optional[BaseException]) -> str:
+    try:
+        return str(error)
+    except Exception as failed:
+        return f"(its __str__() raised {type(failed).__name__})"
+
+
+def described(error: Optional[BaseException]) -> str:
+    """Its type and what it says, also where it cannot say that."""
+    return f"{type(error).__name__}: {_said_by(error)}"
+
+
 def _line(error: Optional[BaseException]) -> str:
-    return "psring: " + (_lib.failure() or f"{type(error).__name__}: {error}")
+    return "psring: " + (_lib.failure() or described(error))
 
 
 def _print_last(line: str) -> None:
@@ -159,7 +171,7 @@ def _tell(kind: Any, error: Any) -> None:
     global _told
     _told = True
     name = getattr(kind, "__name__", str(kind))
-    what = str(error).strip()
+    what = _said_by(error).strip()
     _leave_with(f"{name}: {what}" if what else name)  # this process's own traceback is printed
     # The job may know better why: another process hangs.
     if _lib.failure() and not _lib.failure().startswith(f"worker {_rank} "):

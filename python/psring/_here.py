@@ -109,7 +109,8 @@ def run_by(
         results = []
         for rank in range(size):
             with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
-                results.append(pickle.loads(file.read()))
+                kind = file.readline().decode().rstrip("\n")
+                results.append(_engine.unpickled(pickle, file.read(), kind, rank, size))
         return results
 
 

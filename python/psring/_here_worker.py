@@ -55,14 +55,16 @@ def main(pickle_name: str, folder: str, rank: str, parent: str) -> None:
     try:
         with open(os.path.join(folder, "call"), "rb") as file:
             function, args, kwargs = pickle.loads(file.read())
-        result = pickle.dumps(_engine.call(function, args, kwargs, {}, _Folder(int(rank), folder)))
+        result = _engine.call(function, args, kwargs, {}, _Folder(int(rank), folder))
+        kind, data = _engine.kind_of(result), pickle.dumps(result)
     except (Exception, SystemExit) as error:
         if _failure.by_another(error):
             open(os.path.join(folder, f"by-another-{rank}"), "w").close()
         with open(os.path.join(folder, f"error-{rank}"), "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{type(error).__name__}: {error}")
+            file.write(_failure.described(error))
         if isinstance(error, SystemExit):
             sys.exit(1)  # also where it was sys.exit(0): there is no result
         raise
     with open(os.path.join(folder, f"result-{rank}"), "wb") as file:
-        file.write(result)
+        file.write(kind.encode(errors="backslashreplace") + b"\n")
+        file.write(data)

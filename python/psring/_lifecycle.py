@@ -68,7 +68,7 @@ def _join_and_tell(request: Dict[str, Any], meeting: _rendezvous.Rendezvous) -> 
             operation.release()
             raise
     except BaseException as error:
-        meeting.tell(_lib.encoded(f"{type(error).__name__}: {error}").decode())
+        meeting.tell(_lib.encoded(_failure.described(error)).decode())
         raise
     try:
         meeting.tell(f"at {address} {key}".strip())

@@ -50,7 +50,7 @@ def _task(payload: bytes, variables: Dict[str, str]) -> Callable[[Any], Any]:
         function, args, kwargs = cloudpickle.loads(payload)
         place = {**variables, **_engine.place(rank, hosts)}
         result = _engine.call(function, args, kwargs, place, _BarrierChannel(context, hosts[0]))
-        yield rank, cloudpickle.dumps(result)
+        yield rank, (_engine.kind_of(result), cloudpickle.dumps(result))
 
     return task
 
@@ -92,7 +92,7 @@ def run(
     workers = context.parallelize(range(size), size).barrier()
     # Spark starts a barrier stage again only where another stage follows: this one gathers results.
     pairs = workers.mapPartitions(_task(payload, variables)).partitionBy(1).collect()
-    return [cloudpickle.loads(result) for _, result in sorted(pairs)]
+    return [_engine.unpickled(cloudpickle, data, kind, rank, size) for rank, (kind, data) in sorted(pairs)]
 
 
 class HorovodRunner:

@@ -68,6 +68,23 @@ psring.barrier()
     assert "Error in sys.excepthook" not in ranks[1][2]
 
 
+def test_others_learn_the_type_of_a_failure_that_cannot_say_what_it_is(tmp_path):
+    script = write(tmp_path, """
+import psring
+class Speechless(Exception):
+    def __str__(self):
+        return self.never_set
+psring.init()
+if psring.rank() == 1:
+    raise Speechless
+psring.barrier()
+""")
+    ranks = run_script(script, 2)
+    assert [code for code, _, _ in ranks] == [1, 1]
+    assert ranks[0][2].strip().endswith("Speechless: (its __str__() raised AttributeError)"), ranks[0][2]
+    assert "Error in sys.excepthook" not in ranks[1][2]
+
+
 def test_names_and_metrics_may_have_odd_characters(tmp_path):
     script = write(tmp_path, f"""
 import torch, psring.torch as ps

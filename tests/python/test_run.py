@@ -57,6 +57,22 @@ def raise_error_and_crash():
     raise LookupError("first")
 
 
+class Speechless(Exception):
+    def __str__(self):
+        return self.never_set
+
+
+def raise_speechless():
+    raise Speechless
+
+
+class Unreadable:
+    """Only a worker makes one of it: its pickle calls what raises elsewhere."""
+
+    def __reduce__(self):
+        return int, ("of a worker",)
+
+
 def fail_in_other_words(folder):
     psring.init()
     psring.barrier()
@@ -152,6 +168,7 @@ def test_each_worker_computes_with_its_share_of_the_cores(monkeypatch):
 
 @pytest.mark.parametrize("how, says", [
     (raise_error, r"^worker 1 of 2 failed: LookupError: no such digit \\udcff$"),
+    (raise_speechless, r"^worker 1 of 2 failed: Speechless: \(its __str__\(\) raised AttributeError\)$"),
     (sys.exit, r"^worker 1 of 2 failed: SystemExit: $"),
     (os.abort, r"^worker 1 of 2 was ended by SIGABRT$"),
     (send_an_unnamed_signal, rf"^worker 1 of 2 was ended by signal {signal.SIGRTMIN + 5}$"),
@@ -189,6 +206,12 @@ def test_a_result_that_cannot_travel_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(psring.PsringError, match=r"worker [01] of 2 failed: .*(lambda|local)"):
         psring.run(return_a_lambda, num_proc=2)
+
+
+def test_a_result_that_only_its_worker_can_make_is_told_with_the_remedy():
+    says = r"^worker 0 of 2 returned a test_run.Unreadable, which this process cannot unpickle: ValueError: .*of a worker.*Return what"
+    with pytest.raises(psring.PsringError, match=says):
+        psring.run(Unreadable, num_proc=2)
 
 
 def test_a_function_that_cannot_travel_is_told_with_the_remedy(monkeypatch):
