@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import _engine, _lib
 
@@ -93,25 +93,60 @@ def run_by(
         **_engine.settings(mode, servers, servers_per_node),
         "PYTHONPATH": _search_path(env.get("PYTHONPATH")),
     }
-    with tempfile.TemporaryDirectory(prefix="psring-") as folder, contextlib.ExitStack() as processes:
-        with open(os.path.join(folder, "call"), "wb") as file:
-            file.write(call)
+    with contextlib.ExitStack() as taken:
+        # Files without names, which end with the processes that hold them, however these end.
+        file, board = (taken.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+        file.write(call)
+        file.flush()
         started = []
         for rank in range(size):
-            argv = [sys.executable, "-c", _BEGIN, pickle.__name__, folder, str(rank), str(os.getpid())]
+            outcome = taken.enter_context(tempfile.TemporaryFile())
+            fds = [file.fileno(), board.fileno(), outcome.fileno()]
+            argv = [sys.executable, "-c", _BEGIN, pickle.__name__, str(rank), str(os.getpid()), *map(str, fds)]
             place = _engine.place(rank, ["localhost"] * size)
-            started.append(processes.enter_context(subprocess.Popen(argv, env={**variables, **place})))
-            processes.callback(started[-1].kill)
-        _await_ends(started)
-        failed = _culprit(started, folder)
+            process = taken.enter_context(subprocess.Popen(argv, env={**variables, **place}, pass_fds=fds))
+            taken.callback(process.kill)
+            started.append(_Worker(process, outcome))
+        _await_ends([worker.process for worker in started])
+        failed = _culprit(started)
         if failed is not None:
-            raise _lib.PsringError(f"worker {failed} of {size} {_ending(started[failed].returncode, folder, failed)}")
-        results = []
-        for rank in range(size):
-            with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
-                kind = file.readline().decode().rstrip("\n")
-                results.append(_engine.unpickled(pickle, file.read(), kind, rank, size))
-        return results
+            raise _lib.PsringError(f"worker {failed} of {size} {started[failed].ending()}")
+        return [_engine.unpickled(pickle, worker.data(), worker.told()[1], rank, size) for rank, worker in enumerate(started)]
+
+
+class _Worker:
+    """A process, and the file to which it writes what becomes of its function."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", outcome: IO[bytes]):
+        self.process, self._outcome = process, outcome
+
+    def told(self) -> Tuple[str, str]:
+        """Once it has ended: "result" and its type, or "failed" or "by another"; "" where it had no time to tell."""
+        self._outcome.seek(0)
+        what, _, kind = self._outcome.readline().decode().rstrip("\n").partition(": ")
+        return what, kind
+
+    def data(self) -> bytes:
+        """What follows that: the result, or the error's text."""
+        self.told()
+        return self._outcome.read()
+
+    def has_failed(self) -> bool:
+        """Also where it ended by os._exit(0), or its code is lost as this process ignores SIGCHLD."""
+        code = self.process.poll()
+        return code is not None and (code != 0 or self.told()[0] != "result")
+
+    def ending(self) -> str:
+        """How it has failed."""
+        if self.told()[0] in ("failed", "by another"):  # also where a signal has ended it after that
+            return "failed: " + self.data().decode(errors="replace")
+        code = self.process.returncode
+        if code < 0:
+            try:
+                return f"was ended by {signal.Signals(-code).name}"
+            except ValueError:  # Python names the first and the last of real time only
+                return f"was ended by signal {-code}"
+        return f"ended with exit code {code}" + (": see its output" if code else " before its function returned")
 
 
 def _search_path(wish: Optional[str]) -> str:
@@ -130,35 +165,8 @@ def _await_ends(started: List["subprocess.Popen[bytes]"]) -> None:
         time.sleep(0.02)
 
 
-def _error(folder: str, rank: int) -> str:
-    """What its function raised; "" where it has had no time to say."""
-    try:
-        with open(os.path.join(folder, f"error-{rank}"), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _culprit(started: List["subprocess.Popen[bytes]"], folder: str) -> Optional[int]:
+def _culprit(started: List[_Worker]) -> Optional[int]:
     """The rank of one that failed, where there is one: by itself rather than because another did, of
     which it may have heard before that one had ended."""
-
-    def has_failed(rank: int) -> bool:
-        """Also where it ended by os._exit(0), or its code is lost as this process ignores SIGCHLD."""
-        code = started[rank].poll()
-        return code is not None and (code != 0 or not os.path.exists(os.path.join(folder, f"result-{rank}")))
-
-    failed = list(filter(has_failed, range(len(started))))
-    return min(failed, key=lambda rank: os.path.exists(os.path.join(folder, f"by-another-{rank}")), default=None)
-
-
-def _ending(code: int, folder: str, rank: int) -> str:
-    error = _error(folder, rank)
-    if error:  # also where a signal has ended it after that
-        return f"failed: {error}"
-    if code < 0:
-        try:
-            return f"was ended by {signal.Signals(-code).name}"
-        except ValueError:  # Python names the first and the last of real time only
-            return f"was ended by signal {-code}"
-    return f"ended with exit code {code}" + (": see its output" if code else " before its function returned")
+    failed = [rank for rank, worker in enumerate(started) if worker.has_failed()]
+    return min(failed, key=lambda rank: started[rank].told()[0] == "by another", default=None)

@@ -2,43 +2,40 @@
 
 import ctypes
 import importlib
+import json
+import mmap
 import os
 import signal
 import sys
 import time
+from typing import Union
 
 from . import _engine, _failure, _rendezvous
 
 _PR_SET_PDEATHSIG = 1  # of Linux
 
 
-class _Folder(_rendezvous.Rendezvous):
-    """A folder that only this user reads, of processes of one host."""
+class _Board(_rendezvous.Rendezvous):
+    """A file of this host's that only the workers have, with a line for each job: f may call init() again after
+    shutdown()."""
 
     carries_key = True
 
-    def __init__(self, rank: int, folder: str):
-        self.rank, self._folder, self._jobs = rank, folder, 0
-
-    def _next(self) -> str:
-        """The file of the next job: f may call init() again after shutdown()."""
-        self._jobs += 1
-        return os.path.join(self._folder, f"coordinator-{self._jobs}")
+    def __init__(self, rank: int, fd: int):
+        self.rank, self._fd, self._jobs = rank, fd, 0
 
     def tell(self, text: str) -> None:
-        path = self._next()
-        with open(path + ".new", "w") as file:
-            file.write(text)
-        os.replace(path + ".new", path)
+        with os.fdopen(os.dup(self._fd), "ab") as file:
+            file.write(json.dumps(text).encode() + b"\n")
 
     def ask(self, seconds: float) -> str:
-        path, end = self._next(), time.monotonic() + seconds
-        while not os.path.exists(path):
+        self._jobs, end = self._jobs + 1, time.monotonic() + seconds
+        # The others read at the same time, with the same position in the file.
+        while len(lines := os.pread(self._fd, os.fstat(self._fd).st_size, 0).split(b"\n")) <= self._jobs:
             if time.monotonic() > end:
                 raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s")
             time.sleep(0.02)
-        with open(path) as file:
-            return file.read()
+        return str(json.loads(lines[self._jobs - 1]))
 
 
 def _end_with(parent: int) -> None:
@@ -48,23 +45,29 @@ def _end_with(parent: int) -> None:
         sys.exit(1)
 
 
-def main(pickle_name: str, folder: str, rank: str, parent: str) -> None:
+def _tell(outcome: int, what: str, kind: str, data: Union[str, bytes]) -> None:
+    """What _here._Worker reads."""
+    with os.fdopen(outcome, "wb") as file:
+        file.write(f"{what}: {kind}\n".encode(errors="backslashreplace"))
+        file.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
+
+
+def main(pickle_name: str, rank: str, parent: str, *fds: str) -> None:
     _end_with(int(parent))
     del sys.argv[1:]  # a parser of the function's would take them for its own
     pickle = importlib.import_module(pickle_name)
+    call, board, outcome = map(int, fds)
+    for fd in (call, board, outcome):
+        os.set_inheritable(fd, False)
     try:
-        with open(os.path.join(folder, "call"), "rb") as file:
-            function, args, kwargs = pickle.loads(file.read())
-        result = _engine.call(function, args, kwargs, {}, _Folder(int(rank), folder))
+        with mmap.mmap(call, 0, access=mmap.ACCESS_READ) as pickled:
+            function, args, kwargs = pickle.loads(pickled)
+        os.close(call)
+        result = _engine.call(function, args, kwargs, {}, _Board(int(rank), board))
         kind, data = _engine.kind_of(result), pickle.dumps(result)
     except (Exception, SystemExit) as error:
-        if _failure.by_another(error):
-            open(os.path.join(folder, f"by-another-{rank}"), "w").close()
-        with open(os.path.join(folder, f"error-{rank}"), "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(_failure.described(error))
+        _tell(outcome, "by another" if _failure.by_another(error) else "failed", "", _failure.described(error))
         if isinstance(error, SystemExit):
             sys.exit(1)  # also where it was sys.exit(0): there is no result
         raise
-    with open(os.path.join(folder, f"result-{rank}"), "wb") as file:
-        file.write(kind.encode(errors="backslashreplace") + b"\n")
-        file.write(data)
+    _tell(outcome, "result", kind, data)

@@ -266,14 +266,19 @@ def wait(path):
     time.sleep(1000)
 
 
-def test_workers_end_with_the_process_that_has_started_them(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_and_files_end_with_the_process_that_has_started_them(tmp_path, how):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**importing_this(), "TMPDIR": str(temporary)}
     code = f"import psring, test_run; psring.run(test_run.wait, ({str(tmp_path / 'pid')!r},), num_proc=2)"
-    with subprocess.Popen([sys.executable, "-c", code], env=importing_this()) as starter:
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as starter:
         end = time.monotonic() + 60
         while time.monotonic() < end and any(not (tmp_path / f"pid-{rank}").exists() for rank in range(2)):
             time.sleep(0.05)
-        starter.kill()
+        starter.send_signal(how)
     pids = [int((tmp_path / f"pid-{rank}").read_text()) for rank in range(2)]
     while time.monotonic() < end and any(os.path.exists(f"/proc/{pid}") for pid in pids):
         time.sleep(0.05)
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    assert not os.listdir(temporary)
