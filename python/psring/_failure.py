@@ -8,19 +8,24 @@ with a code that is not zero.
 """
 
 import builtins
+import functools
 import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple, TypeVar, cast
 
 from . import _lib
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
 
 # As long as a failing process waits for the others to be told.
 _TELL_SECONDS = 5.0
 # How much later a process ends that fails because another one has: launchers and engines take the first that
 # ends for the culprit.
 _AFTER_CULPRIT_SECONDS = 1.0
+# Of a process that wrong arguments have ended, as of psring's commands and of argparse: psring run starts it no more.
+_USAGE_CODE = 2
 
 _leave: Optional[Callable[..., None]] = None
 _rank = 0
@@ -63,15 +68,42 @@ def arm(leave: Callable[..., None], rank: int) -> None:
     if _armed:
         return
     _armed = True
-    # One that others have chained since an earlier job still gets its calls.
-    if _previous is None:
-        _previous, sys.excepthook = sys.excepthook, _on_exception
+    _hook_exceptions()
     if _previous_thread is None:
         _previous_thread, threading.excepthook = threading.excepthook, _on_thread_exception
     for module, name in _EXITS:
         if hasattr(module, name) and (module, name) not in _wrapped:  # python -S has no exit() and no quit()
             _wrapped[module, name] = _Exit(getattr(module, name), module.__name__, name)
             setattr(module, name, _wrapped[module, name])
+
+
+def _hook_exceptions() -> None:
+    """One that others have chained since an earlier job still gets its calls."""
+    global _previous
+    if _previous is None:
+        _previous, sys.excepthook = sys.excepthook, _on_exception
+
+
+def wrong_arguments(error: Exception) -> None:
+    """A process that ends by `error` has the exit code of wrong usage: another start of it would fail like this one."""
+    error._psring_wrong_arguments = True  # type: ignore[attr-defined]
+    _hook_exceptions()
+
+
+def checks_arguments(call: _Call) -> _Call:
+    """Of a function whose errors, where one rank alone raises them, are about its arguments."""
+
+    @functools.wraps(call)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except _lib.PsringError:
+            raise  # of the job, or of the network, which may be another one at the next start
+        except (TypeError, ValueError, NotImplementedError) as error:
+            wrong_arguments(error)
+            raise
+
+    return cast(_Call, checked)
 
 
 def disarm() -> None:
@@ -179,6 +211,12 @@ def _tell(kind: Any, error: Any) -> None:
 
 
 def _on_exception(kind: Any, error: Any, trace: Any) -> None:
+    _say_exception(kind, error, trace)
+    if getattr(error, "_psring_wrong_arguments", False) and not hasattr(sys, "ps1"):  # a prompt lives on
+        raise SystemExit(_USAGE_CODE)
+
+
+def _say_exception(kind: Any, error: Any, trace: Any) -> None:
     global _told
     if not _armed:
         (_previous or sys.__excepthook__)(kind, error, trace)

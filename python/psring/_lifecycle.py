@@ -41,7 +41,11 @@ def _start_join(request: Dict[str, Any], key: str = "") -> _lib.Operation:
         if isinstance(value, str) and _lib.encoded(value).decode() != value:
             raise ValueError(f"{option}={value!r} is not UTF-8: choose another name")
     with _rendezvous.handed_down(key):
-        return _lib.Operation(_lib.library().psring_join(json.dumps(request).encode()))
+        try:
+            return _lib.Operation(_lib.library().psring_join(json.dumps(request).encode()))
+        except _lib.InvalidArgumentError as error:
+            _failure.wrong_arguments(error)
+            raise
 
 
 def _finish(operation: _lib.Operation) -> None:
@@ -77,6 +81,7 @@ def _join_and_tell(request: Dict[str, Any], meeting: _rendezvous.Rendezvous) -> 
         meeting.close()
 
 
+@_failure.checks_arguments
 def init(
     mode: Optional[str] = None,
     servers: Optional[int] = None,

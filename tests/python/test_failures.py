@@ -108,7 +108,7 @@ print(named[0][1].tolist(), len(opt.state_dict()["state"]))
 def test_a_folder_whose_name_is_not_utf8_is_named(tmp_path):
     script = write(tmp_path, "import psring\npsring.init(metrics_dir='/tmp/a\\udc80')\n")
     [(code, _, err)] = run_script(script, 1)
-    assert code == 1 and r"metrics_dir='/tmp/a\udc80' is not UTF-8: choose another" in err.splitlines()[-1], err
+    assert code == 2 and r"metrics_dir='/tmp/a\udc80' is not UTF-8: choose another" in err.splitlines()[-1], err
 
 
 @pytest.mark.parametrize("line, code", [

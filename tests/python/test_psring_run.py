@@ -92,7 +92,42 @@ def test_the_culprit_is_named_with_its_exit_code(tmp_path, flags):
 
 def test_a_script_that_asks_for_another_mode_is_told_who_chose_it(tmp_path):
     ran = psring_run(tmp_path, "import psring; psring.init(mode='ps')")
-    assert ran.returncode == 1 and 'in mode "ring"' in ran.stderr and "psring run --mode=ps" in ran.stderr, ran.stderr
+    assert ran.returncode == 2 and 'in mode "ring"' in ran.stderr and "psring run --mode=ps" in ran.stderr, ran.stderr
+
+
+OPTIMIZER = """
+import torch, psring.torch as ps
+ps.init()
+ps.DistributedOptimizer(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1), {}="dense")
+"""
+
+
+@pytest.mark.parametrize("text, says", [
+    ("import psring; psring.init(step_timeout=5)", "init() has no option 'step_timeout'"),
+    ("import psring; psring.init(step_timeout_s=-1)", "step_timeout_s is -1; it takes a number"),
+    (OPTIMIZER.format("updates"), "unexpected keyword argument 'updates'"),
+    (OPTIMIZER.format("update"), "update='dense'"),
+])  # fmt: skip
+def test_wrong_arguments_which_no_restart_mends_are_told_once(tmp_path, text, says):
+    ran = psring_run(tmp_path, text, "--max-restarts=3")
+    assert ran.returncode == 2 and says in ran.stderr and "starts the job again" not in ran.stdout + ran.stderr, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("text", [
+    "import psring; psring.init(); raise ValueError('of the data')",
+    "import psring; psring.init(interface='none7')",  # a network that is down may return
+])  # fmt: skip
+def test_other_errors_are_met_by_a_restart(tmp_path, text):
+    ran = psring_run(tmp_path, text, "--max-restarts=1")
+    assert ran.returncode == 1 and "(restart 1 of 1)" in ran.stdout + ran.stderr, ran.stdout + ran.stderr
+
+
+def test_a_prompt_outlives_wrong_arguments():
+    ran = subprocess.run(
+        [sys.executable, "-c", "import code; code.interact()"], input="import psring\npsring.init(step_timeout=5)\nprint('lives', 'on')\n",
+        env={**os.environ, "PYTHONPATH": ranks.PYTHONPATH}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert "has no option" in ran.stderr and "lives on" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_a_metrics_folder_that_cannot_be_written_is_named(tmp_path):

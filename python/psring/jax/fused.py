@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import jax
 import numpy as np
 
-from .. import _job, _metrics, _models
+from .. import _failure, _job, _metrics, _models
 from .. import collectives as memory
 from .._fused import FusedArrays
 from .._models import number as _number
@@ -72,6 +72,7 @@ class FusedOptimizer:
     the first difference.
     """
 
+    @_failure.checks_arguments
     def __init__(
         self,
         params: Any,

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import keras
 import numpy as np
 
-from .. import _job, _lib, _metrics, _models, _settings
+from .. import _failure, _job, _lib, _metrics, _models, _settings
 from .. import collectives as memory
 from .._host_arrays import crc32, reduce_numpy
 from .._packs import Comparison, Packs
@@ -307,6 +307,7 @@ def _refuse_scales_of_one_rank(job: _job.Job, optimizer: Any, fused: bool) -> No
     raise ValueError(f"rank {job.rank}: psring.keras.DistributedOptimizer: {what}: {remedy}")
 
 
+@_failure.checks_arguments
 def DistributedOptimizer(
     optimizer: Any,
     op: ReduceOp = Average,

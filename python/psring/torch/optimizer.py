@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 
 import torch
 
-from .. import _job, _lib, _metrics
+from .. import _failure, _job, _lib, _metrics
 from .._models import out_of_step
 from ..collectives import Average, ReduceOp
 from ..process_sets import ProcessSet, global_process_set
@@ -182,6 +182,7 @@ def _names(optimizer: Any, named: Optional[List[Tuple[str, Any]]]) -> Callable[[
     return listed
 
 
+@_failure.checks_arguments
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Optional[Iterable[Tuple[str, torch.nn.Parameter]]] = None,
