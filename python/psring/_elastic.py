@@ -90,6 +90,9 @@ class State:
     A subclass says how its framework's values are kept, in the methods under "What a framework has of its own". A
     commit consists of "states", of objects that stay the objects that they are, and of "values", which are replaced.
     Rank 0 keeps the last commit in the folder PSRING_STATE_DIR. Its file is a pickle.
+
+    A script's class may override save(), restore(), sync() and on_reset(), as Horovod's documentation shows, and calls
+    those of its base. After a start of the job, its restore() comes in a new process.
     """
 
     def __init__(self, ending: str, values: Dict[str, Any]):
@@ -223,6 +226,22 @@ class State:
         if _job.rank() == 0:
             self._warn(f"keeps nothing, as {why}")
 
+    def _begin(self, kind: Type["State"]) -> None:
+        """For a function of run(), where this is the first one. `kind`: the framework's class.
+
+        A script's own class may have restore() and sync() of its own. As Horovod does, this calls the latter after the
+        former, too: it may share what is in no commit.
+        """
+        path = self._path() if _job.rank() == 0 else None
+        if path is not None:
+            _check_folder(os.path.dirname(path))
+        is_committed = broadcast_json(path is not None and os.path.exists(path))
+        if is_committed:
+            self.restore()
+        if not is_committed or type(self).sync is not kind.sync:
+            self.sync()
+        self._may_replace = True  # also where a restore() of the script's own has not read it
+
     def _go_on(self) -> bool:
         """From the last commit, on all ranks; False: there is none."""
         saved = self._read() if _job.rank() == 0 else None
@@ -272,8 +291,8 @@ def begins(func: Callable[..., _Result], kind: Type[State]) -> Callable[..., _Re
         if not isinstance(state, kind):
             raise TypeError(f"{func.__name__}() takes a {kind.__name__} first, not {type(state).__name__}")
         # In a second call, what this process has trained since its last commit is newer than that.
-        if not state._has_begun and not state._go_on():
-            state.sync()
+        if not state._has_begun:
+            state._begin(kind)
         state._has_begun = True
         return func(state, *args, **kwargs)
 

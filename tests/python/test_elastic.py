@@ -237,6 +237,80 @@ def test_a_model_whose_state_has_other_objects_is_restored(tmp_path):
     assert ranks.run(restores_more, args=(str(tmp_path),)) == [b"a scale"] * 2
 
 
+class OfThirdVersion(torch.nn.Linear):
+    """Tells of which version the state is that it takes."""
+
+    _version = 3
+    taken = None
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *more):
+        self.taken = local_metadata.get("version")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *more)
+
+
+def restores_a_version(folder):
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+    state = hvd.elastic.TorchState(model=OfThirdVersion(2, 1))
+    state.commit()
+    state.restore()
+    return state.model.taken
+
+
+def test_modules_learn_of_which_version_their_state_is_on_all_ranks(tmp_path):
+    assert ranks.run(restores_a_version, args=(str(tmp_path),)) == [3] * 2
+
+
+class OfTheScript(hvd.elastic.TorchState):
+    """With a value that all ranks have by sync() alone, as Horovod's documentation shows for custom types."""
+
+    def __init__(self, **values):
+        super().__init__(**values)
+        self.calls, self.table = [], {"of": hvd.rank()}
+
+    def save(self):
+        self.calls.append("save")
+        super().save()
+
+    def restore(self):
+        self.calls.append("restore")
+        super().restore()
+
+    def sync(self):
+        self.calls.append("sync")
+        self.table = hvd.broadcast_object(self.table)
+        super().sync()
+
+
+class WithoutItsBase(hvd.elastic.TorchState):
+    def restore(self):
+        self.epoch = 40
+
+
+def overrides(folder):
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+    said = []
+
+    @hvd.elastic.run
+    def train(state):
+        state.epoch += 1
+        state.commit()
+
+    for kind in (OfTheScript, OfTheScript, WithoutItsBase, hvd.elastic.TorchState):  # as starts of the job
+        _elastic._made.clear()
+        state = kind(epoch=0)
+        train(state)
+        said.append((state.epoch, getattr(state, "calls", None), getattr(state, "table", None)))
+    return said
+
+
+def test_methods_of_a_scripts_own_class_are_called_as_horovods(tmp_path):
+    assert ranks.run(overrides, args=(str(tmp_path),)) == [[
+        (1, ["sync", "save"], {"of": 0}), (2, ["restore", "sync", "save"], {"of": 0}), (41, None, None), (42, None, None),
+    ]] * 2  # fmt: skip
+
+
 def moves(folder):
     hvd.init()
     os.environ["PSRING_STATE_DIR"] = os.path.relpath(folder)

@@ -12,6 +12,7 @@
     train(state)
 """
 
+from collections import OrderedDict
 from typing import IO, Any, Callable, Dict, Iterator, Optional, Sized, TypeVar
 
 import torch
@@ -70,7 +71,13 @@ class TorchState(_elastic.State):
         tensors = [name for name in self._names if isinstance(getattr(self, name), torch.nn.Module)]
         tensors += [name for name in self._names if isinstance(getattr(self, name), torch.optim.Optimizer)]
         for name in tensors:
-            state = broadcast_structure(states.pop(name, None), root_rank=0, any_object=True)
+            state = states.pop(name, None)
+            # Where torch keeps the versions of a model's modules.
+            versions = getattr(state, "_metadata", None)
+            state, versions = broadcast_structure((state, versions), root_rank=0, any_object=True)
+            if versions is not None:
+                state = OrderedDict(state)
+                state._metadata = versions  # type: ignore[attr-defined]
             try:
                 getattr(self, name).load_state_dict(state)
             except (RuntimeError, ValueError) as error:
