@@ -34,7 +34,7 @@ class Hub(threading.Thread):
         self.size = size
         self.lock = threading.Lock()
         self.connections, self.places = {}, {}
-        self.gathers = {}
+        self.gathers = {}  # by key, in the order of their calls
         self.joined, self.left, self.leaving = [], set(), {}
         self.failed = ""
 
@@ -65,8 +65,10 @@ class Hub(threading.Thread):
     def handle(self, rank, kind, number, *rest):
         if kind == "gather":
             key, ranks, data = rest
-            everybody, got = self.gathers.setdefault(key, (ranks, {}))
-            got[rank] = (number, data)
+            waiting = self.gathers.setdefault(key, [])
+            if all(rank in got for _, got in waiting):
+                waiting.append((ranks, {}))
+            next(got for _, got in waiting if rank not in got)[rank] = (number, data)
             self.answer_gathers()
         elif kind == "join":
             self.joined.append((rank, number))
@@ -92,14 +94,16 @@ class Hub(threading.Thread):
 
     def answer_gathers(self):
         absent = {rank for rank, _ in self.joined}
-        for key, (ranks, got) in list(self.gathers.items()):
+        for key, (ranks, got) in [(key, each) for key, waiting in self.gathers.items() for each in waiting]:
             excused = absent if key[0] in ("allreduce", "barrier") else set()
             gone = sorted(set(ranks) & self.left - set(got))
             if gone:
                 self.fail(gone[0], f"it left the job, and others wait for it in {key[0]} {key[1]}")
                 return
             if set(ranks) <= set(got) | excused and got:
-                del self.gathers[key]
+                self.gathers[key].remove((ranks, got))
+                if not self.gathers[key]:
+                    del self.gathers[key]
                 data = [got[r][1] if r in got else None for r in ranks]
                 for rank, (number, _) in got.items():
                     self.connections[rank].send(("done", number, data))

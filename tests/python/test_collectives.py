@@ -102,6 +102,20 @@ def test_what_only_moves_takes_other_dtypes(results):
             assert exchanged == [1, 2]
 
 
+@together
+def one_name_twice():
+    mine = [torch.full((1 + i,), float(10**i)) for i in range(3)]
+    started = [ps.allreduce_async_(tensor, op=ps.Sum, name="once") for tensor in mine]
+    for handle in started if ps.rank() else reversed(started):
+        ps.synchronize(handle)
+    return [tensor.tolist() for tensor in mine]
+
+
+def test_operations_of_one_name_in_flight_meet_in_the_order_of_their_start(results):
+    size = len(results["one_name_twice"])
+    assert results["one_name_twice"] == [[[10**i * size] * (1 + i) for i in range(3)]] * size
+
+
 def test_allreduce_takes_every_dtype_and_layout(results):
     for out in results["every_dtype"]:
         for dtype, (total, most) in ((k, v) for k, v in out.items() if k.startswith("torch.")):
