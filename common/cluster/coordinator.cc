@@ -21,6 +21,9 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 // How long the last word of the coordinator's own process may be on its way.
 constexpr absl::Duration kLastWord = absl::Milliseconds(500);
 constexpr absl::Duration kLateComers = absl::Seconds(3);
+// How long this process, once it was stopped, takes to meet the connections
+// that came meanwhile.
+constexpr absl::Duration kAfterStop = absl::Seconds(5);
 constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 // Between answers to whoever wants to look at the job, on average; and how many
 // may come at once. Who asks each second at the same moment as another would
@@ -61,8 +64,15 @@ void SendAll(Socket& socket, std::vector<Membership::Outgoing> messages) {
 // Says who was refused, for each reason at its 1st, 10th, 100th time ...
 class RefusalLog {
  public:
-  void Tell(Socket& socket) {
-    const Socket::Refusals news = socket.TakeRefusals();
+  // `stopped`: TimeStopped().
+  void Tell(Socket& socket, Time now, absl::Duration stopped) {
+    Socket::Refusals news = socket.TakeRefusals();
+    // Connections of the job's own processes, which have given them up before
+    // they could show their key.
+    if (stopped != std::exchange(stopped_, stopped)) {
+      quiet_until_ = now + kAfterStop;
+    }
+    if (now < quiet_until_) news.no_key = news.needs_key = 0;
     Tell(socket, news.other_key, "whose key is not this job's", &other_key_);
     Tell(socket, news.no_key, "that shows no key, but this job has one",
          &no_key_);
@@ -87,6 +97,8 @@ class RefusalLog {
   }
 
   Count other_key_, no_key_, needs_key_;
+  absl::Duration stopped_ = TimeStopped();
+  Time quiet_until_ = Time::InfinitePast();
 };
 
 // Answers those who look at the job without being part of it. Views may be
@@ -211,7 +223,8 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
     Serve(socket, membership, peers, looks, anyone_joined_);
-    refusals.Tell(socket);
+    const Time now = Now();
+    refusals.Tell(socket, now, TimeStopped());
     if (Now() < next_tick) continue;
     next_tick = Now() + kTick;
     SendAll(socket, membership.OnTick(Now()));

@@ -1,6 +1,7 @@
 """What psring run says at the end of its processes."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -564,3 +565,33 @@ def test_it_ends_also_where_its_starter_ignores_the_ends_of_processes():
             assert run.wait(timeout=60) == 3
         finally:
             run.kill()
+
+
+# SIGSTOP, which no process can hand on to others.
+def test_it_takes_its_own_workers_for_no_strangers_after_a_stop(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""
+import os, psring, time
+psring.init()
+print("pid", os.getpid(), flush=True)
+while True:
+    psring.barrier()
+    time.sleep(0.1)
+""")
+    run = psring("-n", "2", "--", sys.executable, str(script))
+    try:
+        workers = [int(run.stdout.readline().split()[-1]) for _ in range(2)]
+        run.send_signal(signal.SIGSTOP)
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not all(map(has_ended, workers)):
+            time.sleep(0.1)
+        run.send_signal(signal.SIGCONT)
+        told = run.communicate(timeout=60)[0]
+    finally:
+        run.kill()
+    assert "lost the coordinator" in told and "refuses a process" not in told, told
+
+
+def has_ended(pid):
+    """Also where nobody has waited for it yet."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
