@@ -257,14 +257,16 @@ TEST(Member, WhereNoNextJobComesTheErrorSaysHowTheEarlierOneEnded) {
   auto earlier =
       Coordinator::Start(context, {"127.0.0.1", 0}, options, nullptr);
   ASSERT_TRUE(earlier.ok()) << earlier.status();
-  Peer late;
+  Peer in_time, late;
+  in_time.Join(**earlier, proto::WORKER, proto::RING);
+  EXPECT_FALSE(in_time.member.ok());
   late.Join(**earlier, proto::WORKER, proto::RING, /*hosts_coordinator=*/false,
             absl::Seconds(5));
   EXPECT_THAT(
       std::string(late.member.status().message()),
       AllOf(HasSubstr("within 5s, except one of an earlier job (the job is "
                       "over: "),
-            HasSubstr("missing 2 of 2 worker processes")));
+            HasSubstr("missing 1 of 2 worker processes")));
 }
 
 // psring run's coordinator has one job.
