@@ -1,5 +1,7 @@
 """From TensorFlow to the host, and back: at once, or within a tf.function."""
 
+import contextvars
+import functools
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -9,6 +11,7 @@ from .. import _job, _lib
 
 # Of a result: its dtype, and its shape with None for what is known only when the program runs; None: its rank, too.
 Like = Tuple[Any, Optional[Sequence[Optional[int]]]]
+
 
 
 def is_variable(value: Any) -> bool:
@@ -38,6 +41,43 @@ def _refuse_replicas() -> None:
         )
 
 
+@functools.lru_cache(maxsize=None)
+def _resource() -> Any:
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.Variable(0.0, trainable=False, name="psring_order")
+
+
+# That of the calls whose gradients are built: the gradient of a branch or a loop has what this has, and nothing else.
+_of_forward: "contextvars.ContextVar[Any]" = contextvars.ContextVar("of_forward", default=None)
+
+
+def _order() -> Any:
+    """A resource that all calls of a program take, so TensorFlow makes them in the program's order, also those within
+    branches, loops and functions of its own: it does not order these by their being stateful once they use a variable."""
+    forward = _of_forward.get()
+    return tf.compat.v1.get_default_graph().capture(_resource().handle if forward is None else forward)
+
+
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """tf.custom_gradient of a function that makes calls on the host, as its gradient does."""
+
+    @tf.custom_gradient
+    def ordered(*values: Any) -> Any:
+        results, gradient = function(*values)
+        forward = _order() if in_function() else None
+
+        def gradient_in_order(*gradients: Any) -> Any:
+            token = _of_forward.set(forward)
+            try:
+                return gradient(*gradients)
+            finally:
+                _of_forward.reset(token)
+
+        return results, gradient_in_order
+
+    return ordered  # type: ignore[no-any-return]
+
+
 def call_on_host(
     call: Callable[[List[np.ndarray]], List[np.ndarray]], tensors: Sequence[Any], like: Sequence[Like]
 ) -> List[Any]:
@@ -54,11 +94,11 @@ def call_on_host(
         return [tf.convert_to_tensor(result) for result in on_arrays(*tensors)]
     refuse_xla("psring.tensorflow cannot be called by XLA: use tf.function without jit_compile")
 
-    def within(*values: Any) -> List[np.ndarray]:
+    def within(_: Any, *values: Any) -> List[np.ndarray]:
         with _lib.ending_at_interrupts():
             return on_arrays(*values)
 
-    results = tf.py_function(within, list(tensors), [dtype for dtype, _ in like])
+    results = tf.py_function(within, [_order(), *tensors], [dtype for dtype, _ in like])
     if not like:
         return []  # of no results it returns the operation
     for result, (_, shape) in zip(results, like):

@@ -16,7 +16,7 @@ from .._host_arrays import Scales, number_of_dtype, reduce_in_packs
 from .._names import call_name, name_among
 from ..collectives import Average, ReduceOp, Sum
 from ..process_sets import ProcessSet, check_process_set, global_process_set, whole
-from ._host import call_on_host, in_function, is_variable
+from ._host import call_on_host, custom_gradient, in_function, is_variable
 from .compression import Compression, check_compression
 
 # What a collective does with arrays of NumPy's.
@@ -63,10 +63,31 @@ def _like(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
     return [(tensor.dtype, tensor.shape) for tensor in tensors]
 
 
-def _without_gradient(what: str, op: ReduceOp) -> NotImplementedError:
-    return NotImplementedError(
-        f"rank {_job.rank()}: psring.tensorflow.{what} with op={op.name} has no gradient: use tf.stop_gradient() of the argument"
-    )
+def _of_real(
+    values: Sequence[Any], gradients: Sequence[Any], what: str, call: Callable[[List[Any]], List[Any]]
+) -> List[Any]:
+    """call(gradients) for the values that have some, and None for the others: whole numbers and booleans."""
+    real = [i for i, value in enumerate(values) if value.dtype.is_floating or value.dtype.is_complex]
+    of_real = iter(call(_tensors([gradients[i] for i in real], what)) if real else [])
+    return [next(of_real) if i in real else None for i in range(len(values))]
+
+
+def _without_gradient(values: Sequence[Any], gradients: Sequence[Any], what: str, op: ReduceOp) -> List[Any]:
+    """Zeros, if `gradients` are: a tape asks for those of all results of a tf.function, also of a metric."""
+
+    def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
+        if any(array.any() for array in arrays):
+            raise NotImplementedError(
+                f"rank {_job.rank()}: psring.tensorflow.{what} with op={op.name} has no gradient: use tf.stop_gradient() of "
+                "the argument"
+            )
+        return []
+
+    def zeros(real: List[Any]) -> List[Any]:
+        call_on_host(call, real, [])
+        return [tf.zeros_like(value) for value in values if value.dtype.is_floating or value.dtype.is_complex]
+
+    return _of_real(values, gradients, what, zeros)
 
 
 # ---- allreduce ---------------------------------------------------------------
@@ -82,16 +103,21 @@ def reduce_tensors(
         before()
         return reduce_in_packs(arrays, op, name, process_set, scales)
 
-    @tf.custom_gradient
+    @custom_gradient
     def reduce(*values: Any) -> Any:
         def gradient(*gradients: Any) -> List[Any]:
             if op not in (Average, Sum):
-                raise _without_gradient("allreduce", op)
-            return reduce_tensors(_tensors(gradients, "allreduce"), op, name + ".grad", scales, process_set)
+                return _without_gradient(values, gradients, "allreduce", op)
+            reduced = functools.partial(reduce_tensors, op=op, name=name + ".grad", scales=scales, process_set=process_set)
+            return _of_real(values, gradients, "allreduce", reduced)
 
         return call_on_host(call, values, _like(values)), gradient
 
     return list(reduce(*tensors)) if tensors else call_on_host(call, [], [])
+
+
+def _mean(gradients: List[Any], name: str, process_set: ProcessSet) -> List[Any]:
+    return reduce_tensors(gradients, Average, name + ".grad", Scales(), process_set)
 
 
 def reduce_slices(
@@ -113,6 +139,25 @@ def reduce_slices(
     return out
 
 
+def reduce_each(
+    values: Sequence[Any], op: ReduceOp, compression: Any, scales: Scales, name: str, process_set: ProcessSet,
+    before: Callable[[], None] = lambda: None,
+) -> List[Any]:  # fmt: skip
+    """Tensors and IndexedSlices, each as what it is; None stays None. `before` as in reduce_tensors()."""
+    out = list(values)
+    sparse = [i for i, each in enumerate(out) if isinstance(each, tf.IndexedSlices)]
+    dense = [i for i, each in enumerate(out) if each is not None and i not in sparse]
+    small = [compression.compress(out[i]) for i in dense]
+    reduced = reduce_tensors([tensor for tensor, _ in small], op, name, scales, process_set, before)
+    for i, tensor, (_, ctx) in zip(dense, reduced, small):
+        out[i] = compression.decompress(tensor, ctx)
+    if sparse:
+        slices = reduce_slices([out[i] for i in sparse], op, name + ".slices", scales, process_set)
+        for i, each in zip(sparse, slices):
+            out[i] = each
+    return out
+
+
 def allreduce(
     tensor: Any, average: Optional[bool] = None, device_dense: str = "", device_sparse: str = "",
     compression: Any = Compression.none, op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
@@ -127,9 +172,6 @@ def allreduce(
         device_dense, device_sparse: Horovod's; without effect, as psring reduces on the host.
     """
     scales = Scales(prescale_factor, postscale_factor)
-    if isinstance(tensor, tf.IndexedSlices):
-        op = _op(op, average, [tensor], "allreduce")
-        return reduce_slices([tensor], op, _name(name, "allreduce", process_set), scales, process_set)[0]
     [reduced] = _allreduce([tensor], "allreduce", average, compression, op, scales, name, process_set)
     return reduced
 
@@ -139,7 +181,7 @@ def grouped_allreduce(
     compression: Any = Compression.none, op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
     postscale_factor: float = 1.0, name: Optional[str] = None, process_set: ProcessSet = global_process_set,
 ) -> List[Any]:  # fmt: skip
-    """allreduce of several tensors, which run at the same time."""
+    """allreduce of several tensors and IndexedSlices, which run at the same time."""
     scales = Scales(prescale_factor, postscale_factor)
     return _allreduce(tensors, "grouped_allreduce", average, compression, op, scales, name, process_set)
 
@@ -149,13 +191,13 @@ def _allreduce(
     scales: Scales, name: Optional[str], process_set: ProcessSet,
 ) -> List[Any]:  # fmt: skip
     compression = check_compression(compression)
-    small = [compression.compress(tensor) for tensor in _tensors(values, what)]
-    tensors = [tensor for tensor, _ in small]
-    op = _op(op, average, tensors, what)
-    if not tensors:
+    whole_ones = [value for value in values if not isinstance(value, tf.IndexedSlices)]
+    tensors = iter(_tensors(whole_ones, what))
+    values = [value if isinstance(value, tf.IndexedSlices) else next(tensors) for value in values]
+    op = _op(op, average, values, what)
+    if not values:
         return []
-    reduced = reduce_tensors(tensors, op, _name(name, what, process_set), scales, process_set)
-    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, small)]
+    return reduce_each(values, op, compression, scales, _name(name, what, process_set), process_set)
 
 
 # ---- allgather, alltoall, reducescatter --------------------------------------
@@ -199,16 +241,18 @@ def _gather(tensors: Sequence[Any], name: str, process_set: ProcessSet) -> List[
             started.append((rows, row, memory.start_allgather(f"{name}.{i}", rows.ctypes.data, rows.nbytes, tag, process_set, rows)))
         return [out for rows, row, operation in started for out in _received(operation, rows, row, ranks)]
 
-    @tf.custom_gradient
+    @custom_gradient
     def gather(*values: Any) -> Any:
         results = call_on_host(call, values, [like for value in values for like in _like_rows(value)])
         outs, counts = results[::2], results[1::2]
 
         def gradient(*gradients: Any) -> List[Any]:
-            means = reduce_tensors(_tensors(gradients, "allgather"), Average, name + ".grad", Scales(), process_set)
-            me = process_set.rank()
-            mine = [mean[tf.reduce_sum(rows[:me]) :][: rows[me]] for mean, rows in zip(means, counts)]
-            return [tf.reshape(part, tf.shape(value)) for part, value in zip(mine, values)]
+            me, out = process_set.rank(), []
+            means = _of_real(values, gradients, "allgather", lambda real: _mean(real, name, process_set))
+            for mean, rows, value in zip(means, counts, values):
+                mine = None if mean is None else mean[tf.reduce_sum(rows[:me]) :][: rows[me]]
+                out.append(None if mine is None else tf.reshape(mine, tf.shape(value)))
+            return out
 
         return outs, gradient
 
@@ -254,13 +298,15 @@ def _exchange(tensor: Any, splits: Any, name: str, process_set: ProcessSet) -> L
         operation = memory.start_alltoall(name, rows.ctypes.data, sizes, tag, process_set, rows)
         return _received(operation, rows, row, ranks)
 
-    @tf.custom_gradient
+    @custom_gradient
     def exchange(value: Any, cuts: Any) -> Any:
         out, counts = call_on_host(call, [value, cuts], _like_rows(value))
 
         def gradient(of_out: Any, _: Any) -> List[Any]:
-            back, _ = _exchange(tf.convert_to_tensor(of_out), counts, name + ".grad", process_set)
-            return [tf.reshape(back, tf.shape(value)), None]
+            def back(real: List[Any]) -> List[Any]:
+                return [tf.reshape(_exchange(real[0], counts, name + ".grad", process_set)[0], tf.shape(value))]
+
+            return [*_of_real([value], [of_out], "alltoall", back), None]
 
         return [out, counts], gradient
 
@@ -303,14 +349,18 @@ def _scatter(tensors: Sequence[Any], op: ReduceOp, name: str, scales: Scales, pr
             operation.finish()
         return outs
 
-    @tf.custom_gradient
+    @custom_gradient
     def scatter(*values: Any) -> Any:
         def gradient(*gradients: Any) -> List[Any]:
             if op not in (Average, Sum):
-                raise _without_gradient("reducescatter", op)
+                return _without_gradient(values, gradients, "reducescatter", op)
             factor = scales.before * scales.after * (ranks if op is Sum else 1)
-            scaled = [value * tf.cast(factor, value.dtype) for value in _tensors(gradients, "reducescatter")]
-            return _gather(scaled, name + ".grad", process_set)
+
+            def gathered(real: List[Any]) -> List[Any]:
+                scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in real]
+                return _gather(scaled, name + ".grad", process_set)
+
+            return _of_real(values, gradients, "reducescatter", gathered)
 
         return call_on_host(call, values, [_like_rows(value)[0] for value in values]), gradient
 
@@ -372,11 +422,11 @@ def _broadcast(
             operation.finish()
         return data
 
-    @tf.custom_gradient
+    @custom_gradient
     def broadcast_all(*values: Any) -> Any:
         def gradient(*gradients: Any) -> List[Any]:
-            means = reduce_tensors(_tensors(gradients, "broadcast"), Average, name + ".grad", Scales(), process_set)
-            return [mean if _job.rank() == root_rank else tf.zeros_like(mean) for mean in means]
+            means = _of_real(values, gradients, "broadcast", lambda real: _mean(real, name, process_set))
+            return means if _job.rank() == root_rank else [None if mean is None else tf.zeros_like(mean) for mean in means]
 
         return call_on_host(call, values, _like(values)), gradient
 

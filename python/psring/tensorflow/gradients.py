@@ -1,5 +1,6 @@
 """DistributedGradientTape: a tape whose gradients are everybody's."""
 
+import functools
 from typing import Any, List, Sequence, Set, Tuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from .._names import name_among
 from ..collectives import Average, ReduceOp, Sum, op_code
 from ..process_sets import ProcessSet, check_process_set, global_process_set
 from ._host import is_variable
-from .collectives import reduce_slices, reduce_tensors
+from .collectives import reduce_each
 from .compression import Compression, check_compression
 
 # Models of which the metrics know, by what they train: a script has a tape for each step.
@@ -24,10 +25,8 @@ def _tell(variables: Sequence[Any]) -> None:
     if not names or names in _told:
         return
     _told.add(names)
-    _metrics.tell_model(
-        sum(int(np.prod(variable.shape)) for variable in variables),
-        lambda: crc32(tf.convert_to_tensor(variable).numpy() for variable in variables),
-    )
+    sizes = [tf.TensorShape(variable.shape).num_elements() or 0 for variable in variables]  # None: not known
+    _metrics.tell_model(sum(sizes), lambda: crc32(tf.convert_to_tensor(variable).numpy() for variable in variables))
 
 
 class _Reduction:
@@ -44,19 +43,8 @@ class _Reduction:
         out = list(gradients)
         if self._sparse_as_dense:
             out = [tf.convert_to_tensor(each) if isinstance(each, tf.IndexedSlices) else each for each in out]
-        sparse = [i for i, each in enumerate(out) if isinstance(each, tf.IndexedSlices)]
-        dense = [i for i, each in enumerate(out) if each is not None and i not in sparse]
-        small = [self._compression.compress(out[i]) for i in dense]
-        reduced = reduce_tensors(
-            [tensor for tensor, _ in small], self._op, self._name, self._scales, self._process_set, _metrics.count_step
-        )
-        for i, tensor, (_, ctx) in zip(dense, reduced, small):
-            out[i] = self._compression.decompress(tensor, ctx)
-        if sparse:
-            name, slices = self._name + ".slices", [out[i] for i in sparse]
-            for i, each in zip(sparse, reduce_slices(slices, self._op, name, self._scales, self._process_set)):
-                out[i] = each
-        return out
+        name, process_set = self._name, self._process_set
+        return reduce_each(out, self._op, self._compression, self._scales, name, process_set, _metrics.count_step)
 
 
 class _Distributed:
@@ -68,6 +56,11 @@ class _Distributed:
         gradients = super().gradient(target, sources, *args, **kwargs)  # type: ignore[misc]
         _tell([source for source in tf.nest.flatten(sources) if is_variable(source)])
         return tf.nest.pack_sequence_as(gradients, self._psring.reduce(tf.nest.flatten(gradients)))
+
+
+@functools.lru_cache(maxsize=None)
+def _distributed(kind: Any) -> Any:
+    return type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
 
 
 def DistributedGradientTape(
@@ -103,6 +96,5 @@ def DistributedGradientTape(
             raise ValueError("gradient_predivide_factor is for op=Average")
         op, scales = Sum, Scales(1.0 / gradient_predivide_factor, gradient_predivide_factor / process_set.size())
     gradtape._psring = _Reduction(op, scales, compression, sparse_as_dense, process_set)
-    kind = type(gradtape)
-    gradtape.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
+    gradtape.__class__ = _distributed(type(gradtape))
     return gradtape
