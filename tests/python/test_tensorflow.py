@@ -158,6 +158,9 @@ def test_collectives_and_their_gradients_at_once_and_in_a_function():
 
 
 def tapes():
+    import gc
+    import weakref
+
     import numpy as np
     import tensorflow as tf
 
@@ -203,6 +206,21 @@ def tapes():
             value = x * x
         return ps.DistributedGradientTape(tape).jacobian(value, x)
 
+    def went():
+        variable = tf.Variable(1.0)
+
+        @tf.function
+        def gradient():
+            with tf.GradientTape() as tape:
+                value = variable * variable
+            return ps.DistributedGradientTape(tape).gradient(value, variable)
+
+        gradient()
+        alive = weakref.ref(variable)
+        del variable, gradient
+        gc.collect()
+        return alive() is None
+
     found = {}
     eager = distributed()()
     found["slices stay slices"] = isinstance(eager[0], tf.IndexedSlices) and eager[2] is None
@@ -220,6 +238,7 @@ def tapes():
         value = unknown * unknown
     found["a shape that is not known"] = near([ps.DistributedGradientTape(tape).gradient(value, unknown)], [[2.0, 5.0]])
     found["jacobian"] = np.allclose(jacobian(), [[2.0, 0.0], [0.0, 5.0]])
+    found["variables go"] = went()
     found["alike"] = len({str([None if g is None else g.tobytes() for g in of]) for of in ps.allgather_object(dense(eager))}) == 1
     return found
 

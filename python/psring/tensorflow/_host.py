@@ -2,7 +2,7 @@
 
 import contextvars
 import functools
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -12,11 +12,18 @@ from .. import _job, _lib
 # Of a result: its dtype, and its shape with None for what is known only when the program runs; None: its rank, too.
 Like = Tuple[Any, Optional[Sequence[Optional[int]]]]
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def is_variable(value: Any) -> bool:
     """Of TensorFlow's or of Keras's."""
     return hasattr(value, "assign") and hasattr(value, "trainable")
+
+
+def unconverted(function: _Function) -> _Function:
+    """Keeps AutoGraph, which converts what tf.function calls, from psring's code: that takes it seconds, and it keeps
+    what it has converted, with the variables."""
+    return tf.autograph.experimental.do_not_convert(function)  # type: ignore[no-any-return]
 
 
 def in_function() -> bool:

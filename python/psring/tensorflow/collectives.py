@@ -16,7 +16,7 @@ from .._host_arrays import Scales, number_of_dtype, reduce_in_packs
 from .._names import call_name, name_among
 from ..collectives import Average, ReduceOp, Sum
 from ..process_sets import ProcessSet, check_process_set, global_process_set, whole
-from ._host import call_on_host, custom_gradient, in_function, is_variable
+from ._host import call_on_host, custom_gradient, in_function, is_variable, unconverted
 from .compression import Compression, check_compression
 
 # What a collective does with arrays of NumPy's.
@@ -158,6 +158,7 @@ def reduce_each(
     return out
 
 
+@unconverted
 def allreduce(
     tensor: Any, average: Optional[bool] = None, device_dense: str = "", device_sparse: str = "",
     compression: Any = Compression.none, op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
@@ -176,6 +177,7 @@ def allreduce(
     return reduced
 
 
+@unconverted
 def grouped_allreduce(
     tensors: Sequence[Any], average: Optional[bool] = None, device_dense: str = "", device_sparse: str = "",
     compression: Any = Compression.none, op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
@@ -259,6 +261,7 @@ def _gather(tensors: Sequence[Any], name: str, process_set: ProcessSet) -> List[
     return list(gather(*tensors))
 
 
+@unconverted
 def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
     """Everybody's tensors, one after the other along dimension 0.
 
@@ -268,6 +271,7 @@ def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet =
     return _gather(_tensors([tensor], "allgather"), _name(name, "allgather", process_set), process_set)[0]
 
 
+@unconverted
 def grouped_allgather(
     tensors: Sequence[Any], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> List[Any]:
@@ -313,6 +317,7 @@ def _exchange(tensor: Any, splits: Any, name: str, process_set: ProcessSet) -> L
     return list(exchange(tensor, splits))
 
 
+@unconverted
 def alltoall(
     tensor: Any, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
@@ -367,6 +372,7 @@ def _scatter(tensors: Sequence[Any], op: ReduceOp, name: str, scales: Scales, pr
     return list(scatter(*tensors))
 
 
+@unconverted
 def reducescatter(
     tensor: Any, device_dense: str = "", compression: Any = Compression.none, op: Optional[ReduceOp] = None,
     name: Optional[str] = None, process_set: ProcessSet = global_process_set,
@@ -382,6 +388,7 @@ def reducescatter(
     )[0]  # fmt: skip
 
 
+@unconverted
 def grouped_reducescatter(
     tensors: Sequence[Any], device_dense: str = "", compression: Any = Compression.none,
     op: Optional[ReduceOp] = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set,
@@ -433,6 +440,7 @@ def _broadcast(
     return list(broadcast_all(*tensors)) if tensors else call_on_host(call, [], [])
 
 
+@unconverted
 def broadcast(
     tensor: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
@@ -445,6 +453,7 @@ def broadcast(
     return _broadcast(values, root_rank, _name(name, "broadcast", process_set), process_set)[0]
 
 
+@unconverted
 def broadcast_variables(
     variables: Any, root_rank: int = 0, inplace: bool = False, process_set: ProcessSet = global_process_set
 ) -> None:

@@ -11,7 +11,7 @@ from .._host_arrays import Scales, crc32
 from .._names import name_among
 from ..collectives import Average, ReduceOp, Sum, op_code
 from ..process_sets import ProcessSet, check_process_set, global_process_set
-from ._host import is_variable
+from ._host import is_variable, unconverted
 from .collectives import reduce_each
 from .compression import Compression, check_compression
 
@@ -52,6 +52,7 @@ class _Distributed:
 
     _psring: _Reduction
 
+    @unconverted
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         gradients = super().gradient(target, sources, *args, **kwargs)  # type: ignore[misc]
         _tell([source for source in tf.nest.flatten(sources) if is_variable(source)])
@@ -63,6 +64,7 @@ def _distributed(kind: Any) -> Any:
     return type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
 
 
+@unconverted
 def DistributedGradientTape(
     gradtape: tf.GradientTape, device_dense: str = "", device_sparse: str = "", compression: Any = Compression.none,
     sparse_as_dense: bool = False, op: ReduceOp = Average, gradient_predivide_factor: float = 1.0, num_groups: int = 0,
