@@ -327,6 +327,8 @@ def refused():
         of(lambda: ps.broadcast(x, 7)),
         of(lambda: of_max(tf.constant(2.0))),
         of(lambda: tf.function(of_max)(tf.constant(2.0))),
+        of(lambda: ps.PartialDistributedGradientTape),
+        of(lambda: ps.broadcast_variables([], 1, ps.ProcessSet([0]))),
     ]
     return said
 
@@ -353,6 +355,8 @@ def test_says_what_is_wrong():
         "root_rank=7 is not among the ranks",
         "allreduce with op=Max has no gradient",
         "allreduce with op=Max has no gradient",
+        "psring.tensorflow has no PartialDistributedGradientTape: use DistributedGradientTape",
+        "root_rank=1 is not among the ranks [0]",
     ]
     for said in run(refused, timeout=200):
         assert len(said) == len(expected)

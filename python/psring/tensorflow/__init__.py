@@ -76,6 +76,7 @@ _NOT_HERE = {
     "DistributedOptimizer": "use DistributedGradientTape, or psring.keras.DistributedOptimizer of one of keras.optimizers",
     "broadcast_global_variables": "TensorFlow 2 has no global variables: use broadcast_variables(model.variables)",
     "BroadcastGlobalVariablesHook": "TensorFlow 2 has no sessions: use broadcast_variables(model.variables)",
+    "PartialDistributedGradientTape": "use DistributedGradientTape for what all ranks share, and another tape for the rest",
     "SyncBatchNormalization": "batch norm over all ranks is psring.torch's",
     "rank_op": "rank() is the same in all steps",
     "size_op": "size() is the same in all steps",

@@ -455,7 +455,7 @@ def broadcast(
 
 @unconverted
 def broadcast_variables(
-    variables: Any, root_rank: int = 0, inplace: bool = False, process_set: ProcessSet = global_process_set
+    variables: Any, root_rank: int = 0, process_set: ProcessSet = global_process_set, inplace: bool = False
 ) -> None:
     """Makes variables, such as a model's or an optimizer's, those of rank `root_rank`. All ranks call it.
 
