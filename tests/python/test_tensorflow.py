@@ -309,6 +309,18 @@ def refused():
             most = ps.allreduce(x, op=ps.Max)
         return tape.gradient(most, x)
 
+    @tf.function
+    def of_loop_twice(x):
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = x
+                for _ in tf.range(2):
+                    y = ps.allreduce(y * y)
+            first = inner.gradient(y, x)
+        return outer.gradient(first, x)
+
     twice = ps.DistributedGradientTape(tf.GradientTape())
     said = [
         of(lambda: ps.allreduce(tf.constant([1, 2]))),
@@ -327,6 +339,7 @@ def refused():
         of(lambda: ps.broadcast(x, 7)),
         of(lambda: of_max(tf.constant(2.0))),
         of(lambda: tf.function(of_max)(tf.constant(2.0))),
+        of(lambda: of_loop_twice(tf.constant(2.0))),
         of(lambda: ps.PartialDistributedGradientTape),
         of(lambda: ps.broadcast_variables([], 1, ps.ProcessSet([0]))),
     ]
@@ -355,6 +368,7 @@ def test_says_what_is_wrong():
         "root_rank=7 is not among the ranks",
         "allreduce with op=Max has no gradient",
         "allreduce with op=Max has no gradient",
+        "a second gradient of a call within a branch or a loop",
         "psring.tensorflow has no PartialDistributedGradientTape: use DistributedGradientTape",
         "root_rank=1 is not among the ranks [0]",
     ]

@@ -65,6 +65,12 @@ def _order() -> Any:
     return tf.compat.v1.get_default_graph().capture(_resource().handle if forward is None else forward)
 
 
+def _in_branch_or_loop() -> bool:
+    from tensorflow.python.ops import control_flow_v2_func_graphs as of
+
+    return isinstance(tf.compat.v1.get_default_graph(), (of.CondBranchFuncGraph, of.WhileBodyFuncGraph))
+
+
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """tf.custom_gradient of a function that makes calls on the host, as its gradient does."""
 
@@ -72,8 +78,15 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     def ordered(*values: Any) -> Any:
         results, gradient = function(*values)
         forward = _order() if in_function() else None
+        # Of such ones, TensorFlow does not keep the order on all ranks.
+        second = forward is not None and _of_forward.get() is not None and _in_branch_or_loop()
 
         def gradient_in_order(*gradients: Any) -> Any:
+            if second:
+                raise NotImplementedError(
+                    f"rank {_job.rank()}: psring.tensorflow: a second gradient of a call within a branch or a loop of "
+                    "tf.function: call outside of it, or tf.stop_gradient() the first gradient"
+                )
             token = _of_forward.set(forward)
             try:
                 return gradient(*gradients)
