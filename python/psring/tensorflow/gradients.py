@@ -3,7 +3,6 @@
 import functools
 from typing import Any, List, Sequence, Set, Tuple
 
-import numpy as np
 import tensorflow as tf
 
 from .. import _job, _metrics
