@@ -25,6 +25,7 @@ Within tf.function a call is a tf.py_function, so all ranks make their calls in 
 from typing import TYPE_CHECKING, Any
 
 from . import elastic
+from .._built import ccl_built, ddl_built, gloo_built, gloo_enabled, mpi_built, mpi_enabled, mpi_threads_supported, rocm_built
 from .._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import InvalidArgumentError, JobFailedError, PsringError
 from .._lifecycle import init, shutdown
@@ -62,13 +63,25 @@ from .gradients import DistributedGradientTape
 # Horovod's name.
 HorovodInternalError = PsringError
 
+
+def nccl_built() -> int:
+    """0: tensors on GPUs are copied through the host."""
+    return 0
+
+
+def cuda_built() -> bool:
+    """False, as nccl_built()."""
+    return False
+
+
 __all__ = [
     "Adasum", "add_process_set", "allgather", "allgather_object", "allreduce", "alltoall", "Average", "barrier",
-    "broadcast", "broadcast_object", "broadcast_variables", "Compression", "Compressor", "cross_rank", "cross_size",
-    "DistributedGradientTape", "elastic", "global_process_set", "grouped_allgather", "grouped_allreduce",
-    "grouped_reducescatter", "HorovodInternalError", "init", "InvalidArgumentError", "is_initialized", "JobFailedError",
-    "join", "local_rank", "local_size", "log", "log_to", "Max", "mean", "Min", "mode", "Preemption", "ProcessSet",
-    "Product", "PsringError", "rank", "reducescatter", "remove_process_set", "shutdown", "size", "Sum", "sum",
+    "broadcast", "broadcast_object", "broadcast_variables", "ccl_built", "Compression", "Compressor", "cross_rank",
+    "cross_size", "cuda_built", "ddl_built", "DistributedGradientTape", "elastic", "global_process_set", "gloo_built",
+    "gloo_enabled", "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "HorovodInternalError", "init",
+    "InvalidArgumentError", "is_initialized", "JobFailedError", "join", "local_rank", "local_size", "log", "log_to", "Max",
+    "mean", "Min", "mode", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "Preemption", "ProcessSet",
+    "Product", "PsringError", "rank", "reducescatter", "remove_process_set", "rocm_built", "shutdown", "size", "Sum", "sum",
 ]  # fmt: skip
 
 # Horovod's names that have no place here, and what does.

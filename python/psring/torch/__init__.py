@@ -13,11 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch as _torch
 
-from .. import _lib
 from .. import collectives as _memory
 from . import _alone  # noqa: F401: warns at the end
 from . import elastic
 from . import group_rendezvous as _group_rendezvous
+from .._built import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)
 from .._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import InvalidArgumentError, JobFailedError, PsringError
 from .._lifecycle import init, shutdown
@@ -131,56 +142,6 @@ if not TYPE_CHECKING:  # a checker would take any name for one of the module's
         if name in _NOT_HERE:
             raise AttributeError(f"psring.torch has no {name}: {_NOT_HERE[name]}")
         raise AttributeError(f"module 'psring.torch' has no attribute {name!r}")
-
-
-# ---- What Horovod was built with. psring has one transport, its own. ----------
-
-
-def mpi_built() -> bool:
-    """False: psring needs no MPI (but mpirun starts it)."""
-    return False
-
-
-def mpi_enabled() -> bool:
-    return False
-
-
-def mpi_threads_supported() -> bool:
-    """True: collectives may be called from any thread."""
-    return True
-
-
-def gloo_built() -> bool:
-    """True: what a script does with Gloo, it can do here."""
-    return True
-
-
-def gloo_enabled() -> bool:
-    return True
-
-
-def nccl_built() -> int:
-    """1: in mode ring NCCL sums gradients on GPUs where every rank has it. 0: tensors on
-    GPUs are copied through the host."""
-    return int(cuda_built())
-
-
-def cuda_built() -> bool:
-    """Whether libpsring.so was built with CUDA, so that gradients on GPUs are exchanged
-    from where they lie."""
-    return _lib.cuda_built()
-
-
-def rocm_built() -> bool:
-    return False
-
-
-def ccl_built() -> bool:
-    return False
-
-
-def ddl_built() -> bool:
-    return False
 
 
 # What import * takes, and what type checkers let a script use.
