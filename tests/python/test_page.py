@@ -203,6 +203,7 @@ def test_a_long_wait_is_told_with_the_name_of_who_holds_it_up(job):
         (job.folder / "hangs").unlink()
     job.await_state(lambda s: not any(p["waits_for"] for p in s["processes"]))
     assert job.printed.count("has waited for") - earlier <= 3, job.printed
+    job.end()  # its straggler is another now
 
 
 def top(*args):
@@ -210,7 +211,7 @@ def top(*args):
 
 
 def test_top_asks_the_page_of_a_job_whose_key_nobody_has(job):
-    job.await_state(lambda s: s["now"] and s["now"]["step"] > 20)
+    job.await_state(lambda s: s["now"] and s["now"]["step"] > 20 and s["straggler"]["who"].startswith("worker 2 "))
     shown = top(job.url)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("ps-bsp, 3 workers, 1 server: step ")
