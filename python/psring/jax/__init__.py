@@ -19,11 +19,9 @@ Arrays of the CPU are read where they lie, and results become JAX's without a co
 those of a GPU are copied through the host's memory.
 """
 
-from typing import Any
-
 import jax as _jax
 
-from .. import _job, _lib
+from .. import _horovod, _job, _lib
 from . import elastic
 from .._job import is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import PsringError
@@ -65,9 +63,5 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("DistributedOptimizer", "broadcast_parameters"):
-        raise AttributeError(
-            f"psring.jax has no {name}: use FusedOptimizer, or broadcast() once and allreduce() of the gradients"
-        )
-    raise AttributeError(f"module 'psring.jax' has no attribute {name!r}")
+_INSTEAD = "use FusedOptimizer, or broadcast() once and allreduce() of the gradients"
+__getattr__ = _horovod.refuser("psring.jax", dict.fromkeys(["DistributedOptimizer", "broadcast_parameters"], _INSTEAD))

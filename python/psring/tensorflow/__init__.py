@@ -22,10 +22,11 @@ Within tf.function a call is a tf.py_function, so all ranks make their calls in 
 (jit_compile). Tensors of a GPU are copied through the host's memory.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .. import _horovod
 from . import elastic
-from .._built import ccl_built, ddl_built, gloo_built, gloo_enabled, mpi_built, mpi_enabled, mpi_threads_supported, rocm_built
+from .._horovod import ccl_built, ddl_built, gloo_built, gloo_enabled, mpi_built, mpi_enabled, mpi_threads_supported, rocm_built
 from .._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import InvalidArgumentError, JobFailedError, PsringError
 from .._lifecycle import init, shutdown
@@ -99,8 +100,4 @@ _NOT_HERE = {
 
 
 if not TYPE_CHECKING:  # a checker would take any name for one of the module's
-
-    def __getattr__(name: str) -> Any:
-        if name in _NOT_HERE:
-            raise AttributeError(f"psring.tensorflow has no {name}: {_NOT_HERE[name]}")
-        raise AttributeError(f"module 'psring.tensorflow' has no attribute {name!r}")
+    __getattr__ = _horovod.refuser("psring.tensorflow", _NOT_HERE)

@@ -17,10 +17,7 @@ from .._names import call_name, name_among
 from ..collectives import Average, ReduceOp, Sum
 from ..process_sets import ProcessSet, check_process_set, global_process_set, whole
 from ._host import call_on_host, custom_gradient, in_function, is_variable, unconverted
-from .compression import Compression, check_compression
-
-# What a collective does with arrays of NumPy's.
-_OnArrays = Callable[[List[np.ndarray]], List[np.ndarray]]
+from .compression import Compression, compressor
 
 
 def _tensors(values: Any, what: str) -> List[Any]:
@@ -192,7 +189,7 @@ def _allreduce(
     values: Sequence[Any], what: str, average: Optional[bool], compression: Any, op: Optional[ReduceOp],
     scales: Scales, name: Optional[str], process_set: ProcessSet,
 ) -> List[Any]:  # fmt: skip
-    compression = check_compression(compression)
+    compression = compressor(compression)
     whole_ones = [value for value in values if not isinstance(value, tf.IndexedSlices)]
     tensors = iter(_tensors(whole_ones, what))
     values = [value if isinstance(value, tf.IndexedSlices) else next(tensors) for value in values]
@@ -396,7 +393,7 @@ def grouped_reducescatter(
 ) -> List[Any]:  # fmt: skip
     """reducescatter of several tensors, which run at the same time."""
     what = "reducescatter"
-    compression = check_compression(compression)
+    compression = compressor(compression)
     small = [compression.compress(tensor) for tensor in _tensors(tensors, what)]
     values = [tensor for tensor, _ in small]
     op = _op(op, None, values, what)

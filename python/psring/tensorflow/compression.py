@@ -4,6 +4,8 @@ from typing import Any, Optional, Tuple, Type
 
 import tensorflow as tf
 
+from .._compression import check_compression
+
 
 class Compressor:
     """compress() returns a tensor and what decompress() needs to undo it."""
@@ -45,13 +47,6 @@ class Compression:
     bf16 = BF16Compressor
 
 
-def check_compression(compression: Any) -> Type[Compressor]:
+def compressor(compression: Any) -> Type[Compressor]:
     """What a call was given; None is none."""
-    if compression is None:
-        return NoneCompressor
-    if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
-        raise TypeError(
-            f"compression={compression!r}: it is Compression.none, .fp16 or .bf16, or a class with their compress() "
-            "and decompress()"
-        )
-    return compression  # type: ignore[no-any-return]
+    return check_compression(compression, NoneCompressor)  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from ..collectives import Average, ReduceOp, Sum, op_code
 from ..process_sets import ProcessSet, check_process_set, global_process_set
 from ._host import is_variable, unconverted
 from .collectives import reduce_each
-from .compression import Compression, check_compression
+from .compression import Compression, compressor
 
 # Models of which the metrics know, by what they train: a script has a tape for each step.
 _told: Set[Tuple[str, ...]] = set()
@@ -32,7 +32,7 @@ class _Reduction:
     """What one tape does with gradients."""
 
     def __init__(self, op: ReduceOp, scales: Scales, compression: Any, sparse_as_dense: bool, process_set: ProcessSet):
-        self._op, self._scales, self._compression = op, scales, check_compression(compression)
+        self._op, self._scales, self._compression = op, scales, compressor(compression)
         self._sparse_as_dense, self._process_set = sparse_as_dense, process_set
         # A script's tapes are called one after another, in the same order on all ranks.
         self._name = name_among("tensorflow.gradients", process_set)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch as _torch
 
+from .. import _horovod
 from .. import collectives as _memory
 from . import _alone  # noqa: F401: warns at the end
 from . import elastic
 from . import group_rendezvous as _group_rendezvous
-from .._built import (
+from .._horovod import (
     ccl_built,
     cuda_built,
     ddl_built,
@@ -137,11 +138,7 @@ _NOT_HERE = {
 
 
 if not TYPE_CHECKING:  # a checker would take any name for one of the module's
-
-    def __getattr__(name: str) -> Any:
-        if name in _NOT_HERE:
-            raise AttributeError(f"psring.torch has no {name}: {_NOT_HERE[name]}")
-        raise AttributeError(f"module 'psring.torch' has no attribute {name!r}")
+    __getattr__ = _horovod.refuser("psring.torch", _NOT_HERE)
 
 
 # What import * takes, and what type checkers let a script use.

@@ -10,6 +10,8 @@ from typing import Any, Optional, Tuple, Type
 
 import torch
 
+from .._compression import check_compression
+
 
 class Compressor:
     """compress() returns a tensor and what decompress() needs to undo it."""
@@ -59,14 +61,7 @@ class Compression:
 
 def compressor(compression: Any) -> Type[Compressor]:
     """What a collective was given; None is none."""
-    if compression is None:
-        return NoneCompressor
-    if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
-        raise TypeError(
-            f"compression={compression!r}: it is Compression.none, .fp16 or .bf16, or a class with their compress() "
-            "and decompress()"
-        )
-    return compression
+    return check_compression(compression, NoneCompressor)  # type: ignore[no-any-return]
 
 
 def native_name(compression: Type[Compressor]) -> str:

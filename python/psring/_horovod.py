@@ -1,6 +1,22 @@
-"""What Horovod was built with, under its names. psring has one transport, its own."""
+"""Horovod's names that mean the same in all frameworks, and those that have no place here."""
+
+from typing import Any, Callable, Dict
 
 from . import _lib
+
+
+def refuser(module: str, instead: Dict[str, str]) -> Callable[[str], Any]:
+    """A module's __getattr__. `instead`: what there is in place of a name."""
+
+    def refuse(name: str) -> Any:
+        if name in instead:
+            raise AttributeError(f"{module} has no {name}: {instead[name]}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return refuse
+
+
+# ---- What it was built with. psring has one transport, its own. --------------
 
 
 def mpi_built() -> bool:
