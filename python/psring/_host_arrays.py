@@ -1,13 +1,14 @@
 """Collectives on arrays of NumPy's and of ml_dtypes, several at once."""
 
+import functools
 import zlib
-from typing import Iterable, List, NamedTuple
+from typing import Iterable, List, NamedTuple, Tuple
 
 import numpy as np
 
 from . import _job
 from . import collectives as memory
-from ._packs import WORTH_PACKING, Comparison, Packs
+from ._packs import WORTH_PACKING, Comparison, Kind, Packs
 from .collectives import ReduceOp, Sum
 from .process_sets import ProcessSet
 
@@ -51,18 +52,37 @@ def reduce_numpy(
     return results
 
 
+@functools.lru_cache(maxsize=64)
+def _packs(kinds: Tuple[Kind, ...]) -> Tuple[Packs, Comparison]:
+    """The same in each step."""
+    packs = Packs(kinds)
+    return packs, Comparison(packs)
+
+
 def reduce_in_packs(
     arrays: List[np.ndarray], op: ReduceOp, name: str, process_set: ProcessSet, scales: Scales = Scales()
 ) -> List[np.ndarray]:
     """As reduce_numpy(), but many small arrays of one dtype travel as one. Errors, on all ranks: these differ."""
     worth = len(arrays) >= WORTH_PACKING
-    packs = Packs([(array.dtype.name, array.shape) if worth else None for array in arrays])
+    packs, comparison = _packs(tuple((array.dtype.name, array.shape) if worth else None for array in arrays))
     if len(packs.members) < len(arrays):
-        comparison = Comparison(packs)
         [sums] = reduce_numpy([np.array(comparison.numbers)], Sum, name + ".packs", process_set)
         comparison.check(sums, name, process_set)
     reduced = reduce_numpy(packs.pack(arrays, np), op, name, process_set, scales)
     return packs.unpack(reduced, np)
+
+
+def broadcast_in_place(arrays: List[np.ndarray], root_rank: int, name: str, process_set: ProcessSet) -> None:
+    """Contiguous arrays become the root's, each by a collective of its own."""
+    operations = [
+        memory.start_broadcast(
+            f"{name}.{i}", array.ctypes.data, array.nbytes, root_rank, f"{array.dtype}{list(array.shape)}", process_set,
+            array,
+        )
+        for i, array in enumerate(arrays)
+    ]  # fmt: skip
+    for operation in operations:
+        operation.finish()
 
 
 def broadcast_numpy(arrays: List[np.ndarray], root_rank: int, name: str) -> List[np.ndarray]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import _job
 from .. import collectives as memory
+from .._host_arrays import broadcast_in_place
 from .._packs import WORTH_PACKING, Comparison, Kind, Packs
 from ..collectives import Average, ReduceOp, Sum, auto_name, name_among
 from ..process_sets import ProcessSet, global_process_set
@@ -146,20 +147,12 @@ def _reduce_in_packs(leaves: List[Any], op: ReduceOp, name: str, process_set: Pr
 
 
 def _broadcast_all(arrays: List[Any], root_rank: int, name: str, process_set: ProcessSet) -> List[np.ndarray]:
-    operations, results = [], []
+    results = []
     for index, array in enumerate(arrays):
         source = _array(array, index)
-        result = empty(source.shape, source.dtype)
-        result[...] = source
-        operations.append(
-            memory.start_broadcast(
-                f"{name}.{index}", result.ctypes.data, result.nbytes, root_rank,
-                f"{result.dtype}{list(result.shape)}", process_set, result,
-            )  # fmt: skip
-        )
-        results.append(result)
-    for operation in operations:
-        operation.finish()
+        results.append(empty(source.shape, source.dtype))
+        results[-1][...] = source
+    broadcast_in_place(results, root_rank, name, process_set)
     return results
 
 

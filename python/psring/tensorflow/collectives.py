@@ -12,10 +12,11 @@ import tensorflow as tf
 
 from .. import _job, _lib
 from .. import collectives as memory
-from .._host_arrays import Scales, number_of_dtype, reduce_in_packs
+from .._host_arrays import Scales, broadcast_in_place, number_of_dtype, reduce_in_packs
 from .._names import call_name, name_among
+from .._rows import cuts, shared_out, tag
 from ..collectives import Average, ReduceOp, Sum
-from ..process_sets import ProcessSet, check_process_set, global_process_set, whole
+from ..process_sets import ProcessSet, check_process_set, global_process_set
 from ._host import call_on_host, custom_gradient, in_function, is_variable, unconverted
 from .compression import Compression, compressor
 
@@ -208,7 +209,7 @@ def _rows(array: np.ndarray) -> Tuple[np.ndarray, int, str]:
     row = array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
     if row == 0:
         raise ValueError(f"rank {_job.rank()}: rows without elements, of shape {list(array.shape)}, cannot be counted")
-    return array, row, f"{array.dtype}[*{''.join(f',{extent}' for extent in array.shape[1:])}]"
+    return array, row, tag(str(array.dtype), array.shape)
 
 
 def _received(operation: _lib.Operation, like: np.ndarray, row: int, ranks: int) -> List[np.ndarray]:
@@ -236,8 +237,8 @@ def _gather(tensors: Sequence[Any], name: str, process_set: ProcessSet) -> List[
     def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
         started = []
         for i, array in enumerate(arrays):
-            rows, row, tag = _rows(array)
-            started.append((rows, row, memory.start_allgather(f"{name}.{i}", rows.ctypes.data, rows.nbytes, tag, process_set, rows)))
+            rows, row, text = _rows(array)
+            started.append((rows, row, memory.start_allgather(f"{name}.{i}", rows.ctypes.data, rows.nbytes, text, process_set, rows)))
         return [out for rows, row, operation in started for out in _received(operation, rows, row, ranks)]
 
     @custom_gradient
@@ -277,31 +278,20 @@ def grouped_allgather(
     return _gather(values, _name(name, "grouped_allgather", process_set), process_set) if values else []
 
 
-def _cuts(splits: np.ndarray, rows: int, ranks: int) -> List[int]:
-    """How many rows go to each rank; `splits` without elements: the same number to all."""
-    here = f"rank {_job.rank()}: psring.tensorflow.alltoall"
-    if splits.size == 0:
-        if rows % ranks:
-            raise ValueError(f"{here} of {rows} rows among {ranks} ranks: give splits")
-        return [rows // ranks] * ranks
-    counts = [whole(count) for count in splits.reshape(-1).tolist()]
-    if len(counts) != ranks or min(counts) < 0 or sum(counts) != rows:
-        raise ValueError(f"{here}: splits={counts} do not cut {rows} rows for {ranks} ranks")
-    return counts
-
-
 def _exchange(tensor: Any, splits: Any, name: str, process_set: ProcessSet) -> List[Any]:
     ranks = process_set.size()
 
     def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
-        rows, row, tag = _rows(arrays[0])
-        sizes = [count * row for count in _cuts(arrays[1], len(rows), ranks)]
-        operation = memory.start_alltoall(name, rows.ctypes.data, sizes, tag, process_set, rows)
+        rows, row, text = _rows(arrays[0])
+        here = f"rank {_job.rank()}: psring.tensorflow.alltoall"
+        splits = arrays[1].reshape(-1) if arrays[1].size else None
+        sizes = [count * row for count in cuts(here, len(rows), splits, ranks)]
+        operation = memory.start_alltoall(name, rows.ctypes.data, sizes, text, process_set, rows)
         return _received(operation, rows, row, ranks)
 
     @custom_gradient
-    def exchange(value: Any, cuts: Any) -> Any:
-        out, counts = call_on_host(call, [value, cuts], _like_rows(value))
+    def exchange(value: Any, shares: Any) -> Any:
+        out, counts = call_on_host(call, [value, shares], _like_rows(value))
 
         def gradient(of_out: Any, _: Any) -> List[Any]:
             def back(real: List[Any]) -> List[Any]:
@@ -323,10 +313,10 @@ def alltoall(
     Without splits each rank gets as many. With splits, the second result is the number of rows that came from each rank.
     """
     [value] = _tensors([tensor], "alltoall")
-    cuts = tf.convert_to_tensor([] if splits is None else splits, tf.int64 if splits is None else None)
-    if not cuts.dtype.is_integer:
-        raise TypeError(f"rank {_job.rank()}: psring.tensorflow.alltoall: splits of {cuts.dtype.name}: they are whole numbers")
-    out, counts = _exchange(value, cuts, _name(name, "alltoall", process_set), process_set)
+    shares = tf.convert_to_tensor([] if splits is None else splits, tf.int64 if splits is None else None)
+    if not shares.dtype.is_integer:
+        raise TypeError(f"rank {_job.rank()}: psring.tensorflow.alltoall: splits of {shares.dtype.name}: they are whole numbers")
+    out, counts = _exchange(value, shares, _name(name, "alltoall", process_set), process_set)
     return out if splits is None else (out, tf.cast(counts, tf.int32))
 
 
@@ -337,7 +327,7 @@ def _scatter(tensors: Sequence[Any], op: ReduceOp, name: str, scales: Scales, pr
         outs, operations = [], []
         for i, array in enumerate(arrays):
             source = np.ascontiguousarray(array)
-            rows = [len(source) // ranks + (rank < len(source) % ranks) for rank in range(ranks)]
+            rows = shared_out(len(source), ranks)
             row = int(np.prod(source.shape[1:], dtype=np.int64))
             out = np.empty((rows[me], *source.shape[1:]), source.dtype)
             operations.append(
@@ -415,15 +405,7 @@ def _broadcast(
     def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
         before()
         data = [np.array(array, order="C") for array in arrays]
-        operations = [
-            memory.start_broadcast(
-                f"{name}.{i}", array.ctypes.data, array.nbytes, root_rank, f"{array.dtype}{list(array.shape)}", process_set,
-                array,
-            )  # fmt: skip
-            for i, array in enumerate(data)
-        ]
-        for operation in operations:
-            operation.finish()
+        broadcast_in_place(data, root_rank, name, process_set)
         return data
 
     @custom_gradient

@@ -12,6 +12,7 @@ import torch
 
 from .. import _job, _lib
 from .. import collectives as memory
+from .._rows import tag
 from ..collectives import Average, ReduceOp, Sum, call_name
 from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, check_movable, describe, increment_version, num_bytes, on_host
@@ -202,8 +203,7 @@ def _rows(tensor: torch.Tensor, what: str) -> Tuple[torch.Tensor, int, str]:
         row *= extent
     if row == 0:
         raise ValueError(f"{what} of {describe(tensor)}: rows without elements cannot be counted")
-    dtype = str(source.dtype).replace("torch.", "")
-    return source, row, f"{dtype}[*{''.join(f',{extent}' for extent in source.shape[1:])}]"
+    return source, row, tag(str(source.dtype).replace("torch.", ""), source.shape)
 
 
 def _received(operation: _lib.Operation, like: torch.Tensor, row: int, ranks: int) -> Tuple[torch.Tensor, List[int]]:
@@ -218,9 +218,9 @@ def _received(operation: _lib.Operation, like: torch.Tensor, row: int, ranks: in
 
 
 def _start_allgather(tensor: torch.Tensor, name: Optional[str], process_set: ProcessSet) -> Handle:
-    source, row, tag = _rows(tensor, "allgather")
+    source, row, text = _rows(tensor, "allgather")
     operation = memory.start_allgather(
-        call_name(name, "allgather", process_set), source.data_ptr(), num_bytes(source), tag, process_set, source
+        call_name(name, "allgather", process_set), source.data_ptr(), num_bytes(source), text, process_set, source
     )  # fmt: skip
 
     def collect() -> Tuple[torch.Tensor, List[int]]:

@@ -5,32 +5,17 @@ from typing import Any, List, Optional, Tuple, Union, overload
 import torch
 
 from .. import collectives as memory
+from .._rows import cuts, shared_out
 from ..collectives import Average, ReduceOp, Sum, call_name
-from ..process_sets import ProcessSet, global_process_set, whole
+from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, on_host
 from .collectives import Handle, _Allgather, _op, _received, _rows
 from .compression import compressor
 
 
-def _splits(what: str, tensor: torch.Tensor, splits: Any, ranks: int) -> List[int]:
-    """The rows of each rank; by default the same number."""
-    rows = 1 if tensor.dim() == 0 else tensor.shape[0]
-    if splits is None:
-        if rows % ranks:
-            raise ValueError(f"{what} of {rows} rows among {ranks} ranks: give splits")
-        return [rows // ranks] * ranks
-    try:
-        counts = [whole(count) for count in (splits.tolist() if hasattr(splits, "tolist") else splits)]
-    except (TypeError, ValueError):
-        raise TypeError(f"{what}: splits={splits!r}: it takes one whole number for each of {ranks} ranks") from None
-    if len(counts) != ranks or min(counts) < 0 or sum(counts) != rows:
-        raise ValueError(f"{what}: splits={counts} do not cut {rows} rows for {ranks} ranks")
-    return counts
-
-
 def _start_alltoall(tensor: torch.Tensor, splits: Any, name: Optional[str], process_set: ProcessSet) -> Handle:
     source, row, tag = _rows(tensor, "alltoall")
-    counts = _splits("alltoall", source, splits, process_set.size())
+    counts = cuts("alltoall", source.shape[0], splits, process_set.size())
     operation = memory.start_alltoall(
         call_name(name, "alltoall", process_set), source.data_ptr(), [count * row for count in counts],
         tag, process_set, source,
@@ -107,7 +92,7 @@ def _start_reducescatter(
         raise ValueError("reducescatter cuts dimension 0: a 0-dimensional tensor has none")
     source = on_host(tensor)
     ranks, me = process_set.size(), process_set.rank()
-    rows = [source.shape[0] // ranks + (i < source.shape[0] % ranks) for i in range(ranks)]
+    rows = shared_out(source.shape[0], ranks)
     row = source[0].numel() if source.shape[0] else 0
     target = torch.empty((rows[me], *source.shape[1:]), dtype=source.dtype, device="cpu")
     operation = memory.start_reducescatter(
