@@ -64,8 +64,9 @@ void SendAll(Socket& socket, std::vector<Membership::Outgoing> messages) {
 // Says who was refused, for each reason at its 1st, 10th, 100th time ...
 class RefusalLog {
  public:
-  // `stopped`: TimeStopped().
-  void Tell(Socket& socket, Time now, absl::Duration stopped) {
+  void Tell(Socket& socket) {
+    const Time now = Now();
+    const absl::Duration stopped = TimeStopped();
     Socket::Refusals news = socket.TakeRefusals();
     // Connections of the job's own processes, which have given them up before
     // they could show their key.
@@ -223,8 +224,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
     Serve(socket, membership, peers, looks, anyone_joined_);
-    const Time now = Now();
-    refusals.Tell(socket, now, TimeStopped());
+    refusals.Tell(socket);
     if (Now() < next_tick) continue;
     next_tick = Now() + kTick;
     SendAll(socket, membership.OnTick(Now()));

@@ -292,14 +292,12 @@ void Session::TellLog(const nlohmann::json& line) {
     if (accuracy.has_value()) all.set_accuracy(*accuracy);
     if (test_loss.has_value()) all.set_test_loss(*test_loss);
     const double told = accuracy.has_value() ? *accuracy : *test_loss;
-    std::string value = "is not finite";
-    if (std::isfinite(told)) {
-      value = accuracy.has_value() ? absl::StrFormat("%.4f", told)
-                                   : FormatLoss(told);
-    }
-    all.set_last_word(absl::StrCat("evaluation ", all.evaluations(), ": test ",
-                                   accuracy.has_value() ? "accuracy" : "loss",
-                                   " ", value));
+    const std::string value =
+        accuracy.has_value() ? absl::StrFormat("%.4f", told) : FormatLoss(told);
+    all.set_last_word(
+        absl::StrCat("evaluation ", all.evaluations(), ": test ",
+                     accuracy.has_value() ? "accuracy " : "loss ",
+                     std::isfinite(told) ? value : "is not finite"));
   });
 }
 
