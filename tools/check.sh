@@ -14,6 +14,8 @@ END
 
 # The version that the sources are formatted with: others differ in places.
 CLANG_FORMAT=14
+# The version that types are checked with: others find other faults.
+MYPY=2.4
 README_LINES=200
 
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
@@ -76,6 +78,21 @@ time_has_one_door() {
   [ -z "$found" ]
 }
 
+type_checker() {
+  local python
+  for python in .venv/bin/python3 python3; do
+    if "$python" -m mypy --version 2> /dev/null | grep -q "^mypy $MYPY\."; then
+      echo "$python"
+      return
+    fi
+  done
+}
+
+# Errors between our own modules; what others' libraries declare differs with their versions.
+types_agree() {
+  "$1" -m mypy --config-file=tools/mypy.ini --cache-dir=.psring/mypy
+}
+
 # The package promises Python 3.9.
 parses_as_python_3_9() {
   python3 - << 'END'
@@ -109,6 +126,12 @@ check layers "see BUILD and docs/architecture.md" python3 tools/check_layers.py
 check links "name what exists" python3 tools/check_links.py
 check clock "take Now() or WallNow() of common/clock.h; time.monotonic() in Python" time_has_one_door
 check python "write what Python 3.9 reads" parses_as_python_3_9
+python=$(type_checker)
+if [ -n "$python" ]; then
+  check types "see the lines that it names" types_agree "$python"
+else
+  skipped types "no mypy $MYPY: ./psring test installs it (python3 -m pip install 'mypy==$MYPY.*')"
+fi
 check flags "./psring build && tools/make_flag_reference.py > docs/flags.md" flags_are_current
 check README "move what is not for users to docs/" readme_is_short
 exit $failed

@@ -14,8 +14,8 @@ Usage: ./psring test [--quick] [--frameworks] [BAZEL FLAGS]
 Runs all tests; then those of common, ps, ring, collectives and fuzz with the address
 and undefined-behaviour sanitizers and, where they have threads, with the thread
 sanitizer, both of which --quick leaves out; the tests of Python and of engines run beside
-all of these. Then come the checks of tools/check.sh (form, layers, documents). The last
-line counts all of them: N passed, N failed.
+all of these. Then come the checks of tools/check.sh (form, layers, types,
+documents). The last line counts all of them: N passed, N failed.
 
 --frameworks installs TensorFlow, JAX, Keras, TensorBoard, MLflow, Lightning, Accelerate and Transformers
 into the repository's .venv first; without them the tests that need them say that they were skipped.
@@ -44,11 +44,11 @@ END
 }
 
 # Tests read checkpoints with the first ones, and are skipped where no python has
-# them; the Python package is tested with the last one.
-PYTHON_PACKAGES="safetensors numpy pytest"
+# them; the Python package is tested with pytest, and tools/check.sh checks types with mypy.
+PYTHON_PACKAGES="safetensors numpy pytest mypy==2.4.*"
 
 has_python_packages() {
-  "$1" -c 'import numpy, safetensors, pytest' > /dev/null 2>&1
+  "$1" -c 'import numpy, safetensors, pytest, mypy' > /dev/null 2>&1
 }
 
 set_up_python_packages() {
@@ -61,7 +61,7 @@ set_up_python_packages() {
       return
     fi
   fi
-  say "no python has $PYTHON_PACKAGES: tests that read checkpoints with them are skipped"
+  say "no python has $PYTHON_PACKAGES: tests that read checkpoints, and the check of types, are skipped"
 }
 
 # tools/check.sh skips the form of the sources where there is none.

@@ -227,6 +227,7 @@ class Pmix(Rendezvous):
 
     _STRING, _GLOBAL = 3, 3
     _library: Any = None
+    _namespace = b""
     _jobs = 0
 
     def __init__(self, rank: int):

@@ -97,7 +97,7 @@ class FusedArrays:
     def flat(self, arrays: Sequence[Any]) -> np.ndarray:
         """A slot for begin(), of arrays like the parameters."""
         assert self.model is not None
-        slot = np.zeros(self.model.num_elements, np.float32)
+        slot: np.ndarray = np.zeros(self.model.num_elements, np.float32)
         for at, array in zip(self.ranges, arrays):
             slot[at] = np.asarray(array, np.float32).reshape(-1)
         return slot
@@ -117,7 +117,7 @@ class FusedArrays:
             return self._last_crc
         crc = 0
         for parameter in self.parameters:
-            crc = zlib.crc32(parameter.reshape(-1).view(np.uint8), crc)
+            crc = zlib.crc32(parameter.reshape(-1).view(np.uint8).data, crc)
         return crc
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ def crc32(arrays: Iterable[np.ndarray]) -> int:
     """Of their elements' bytes, one array after the other."""
     crc = 0
     for array in arrays:
-        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), crc)
+        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, crc)
     return crc
 
 

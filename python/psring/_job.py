@@ -43,9 +43,9 @@ class Moment:
     come() calls then, in this order."""
 
     def __init__(self) -> None:
-        self._calls: List[Callable[[], None]] = []
+        self._calls: List[Callable[[], object]] = []
 
-    def __call__(self, call: Callable[[], None]) -> None:
+    def __call__(self, call: Callable[[], object]) -> None:
         self._calls.append(call)
 
     def come(self) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import zlib
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from . import collectives
 from .process_sets import ProcessSet
@@ -83,12 +83,12 @@ class Comparison:
         digest = zlib.crc32("\n".join(self._texts).encode()) >> 12  # 20 bits: the sums below are exact
         self.numbers = [1.0, float(digest), float(digest) ** 2]
 
-    def differs(self, sums: Sequence[float]) -> bool:
+    def differs(self, sums: Iterable[float]) -> bool:
         """By the numbers' sums over all ranks: their variance is not 0."""
         count, total, squares = (int(value) for value in sums)
         return count * squares != total**2
 
-    def check(self, sums: Sequence[float], name: str, process_set: ProcessSet) -> None:
+    def check(self, sums: Iterable[float], name: str, process_set: ProcessSet) -> None:
         """Raises the same error on all ranks where their digests differ."""
         if self.differs(sums):
             collectives.agree(self._texts, name + ".arrays", process_set)

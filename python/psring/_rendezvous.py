@@ -70,7 +70,7 @@ def address_for_others(host: str) -> str:
     except ValueError:
         pass
     try:
-        addresses = {found[4][0] for found in socket.getaddrinfo(host, None)}
+        addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
         preferred = {address for address in addresses if ":" not in address} or addresses
         if "localhost" in host or not all(ipaddress.ip_address(address).is_loopback for address in preferred):
             return host

@@ -38,7 +38,7 @@ def takes_steps_together(sync: Optional[str]) -> bool:
 
 def defaults(**given: Any) -> Dict[str, Any]:
     """Settings of models that init() was given, else the environment's."""
-    values = {
+    values: Dict[str, Any] = {
         key: value if value is not None else os.environ.get("PSRING_" + key.upper()) or None
         for key, value in given.items()
     }
@@ -69,9 +69,9 @@ def compress(how: Any) -> str:
 
 def bucket_mb(mb: Any) -> float:
     """Checks bucket_mb=, and returns it."""
-    if not (isinstance(mb, numbers.Real) and 1e-5 <= mb <= 1024):
+    if not (isinstance(mb, numbers.Real) and 1e-5 <= float(mb) <= 1024):
         raise ValueError(f"bucket_mb={mb!r}: it is a number from 0.00001 to 1024")
-    return mb  # type: ignore[return-value]
+    return float(mb)
 
 
 def _steps(number: Any) -> int:

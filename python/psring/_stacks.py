@@ -21,7 +21,7 @@ _answered: Set[int] = set()
 def _answer(number: int) -> None:
     try:
         if not _has_use(number):
-            faulthandler.register(number, file=sys.__stderr__, all_threads=True)
+            faulthandler.register(number, file=sys.__stderr__, all_threads=True)  # type: ignore[arg-type]
             _answered.add(number)
     except (OSError, ValueError, AttributeError, RuntimeError):
         pass  # No stderr to write to.

@@ -119,6 +119,8 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
     """
 
     strategy_name = "psring"
+    model: Any  # of the base class
+    optimizers: Any
 
     def __init__(
         self, accelerator: Any = None, checkpoint_io: Any = None, precision_plugin: Any = None, **options: Any
@@ -138,7 +140,7 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
         self._were_apart = False  # whether the workers of the last fit() may have been at different steps
         self._end = _End()
         self._trainer: Any = None
-        rank_zero_only.rank = ps.rank()  # who logs, and who writes files
+        rank_zero_only.rank = ps.rank()  # type: ignore[attr-defined]  # who logs, and who writes files
 
     # ---- Place ---------------------------------------------------------------
 

@@ -77,11 +77,11 @@ def test_torchrun_needs_no_port_but_its_own(tmp_path, begin):
 def test_under_torchrun_all_learn_why_rank_0_hosts_no_coordinator(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, sys, time, psring\n"
+        "import os, sys, time, traceback, psring\n"
         "try:\n"
         "    psring.init('ps', servers=0 if os.environ['RANK'] == '0' else 1)\n"
         "except Exception:\n"
-        "    sys.excepthook(*sys.exc_info())\n"
+        "    traceback.print_exc()\n"
         "    if os.environ['RANK'] == '1':\n"
         "        open(sys.argv[1], 'w').close()\n"
         "    while not os.path.exists(sys.argv[1]):\n"
@@ -151,7 +151,7 @@ def test_a_worker_of_any_launcher_may_start_a_job_of_its_own(tmp_path):
         f"command = [{PSRING!r}, 'run', '-n', '2', '--', sys.executable, {str(inner)!r}]\n"
         "if psring.rank() == 0:\n"
         "    print(subprocess.run(command, capture_output=True, text=True, timeout=120))\n"
-        "print('outer', psring.sum(1))\n"
+        "print(f'outer {psring.sum(1)}')\n"
     )
     ran = under_torchrun(free_port(2), script)
     assert ran.returncode == 0, ran.stderr

@@ -151,6 +151,29 @@ test_python_that_is_too_new() {
   fails python 'SyntaxError'
 }
 
+# A mypy of version $1 that wants no Python file with "nothing" in it.
+type_checker() {
+  mkdir -p "$repo/.venv/bin" "$repo/python"
+  write_program "$repo/.venv/bin/python3" 'case "$*" in
+      "-m mypy --version") echo "mypy '"$1"'.1 (compiled: yes)" ;;
+      "-m mypy --config-file=tools/mypy.ini"*) ! grep -rn nothing python ;;
+    esac'
+}
+
+test_types_that_do_not_agree() {
+  type_checker 2.4
+  echo 'from a import nothing' > "$repo/python/b.py"
+  run 1
+  says "^FAILED   types; remedy: "
+  says "^  python/b.py:1"
+}
+
+test_another_mypy_checks_nothing() {
+  type_checker 99.0
+  run 0
+  says "^skipped  types"
+}
+
 test_flags_as_people_read_them() {
   local row
   for row in '| `FILE` | text | required | Read |' '| `-h` `--help` |  |  | Help |' \

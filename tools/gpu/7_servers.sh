@@ -11,7 +11,7 @@ flags="servers sizes" servers= sizes=
 # not count. With threads that load them, images stay in the host's memory, as in 6_speed.
 model=resnet50 shape=3x224x224 batch=64 steps=300 counts=1,2,4 buckets=1,4,16,64
 if [ $device = cpu ]; then
-  model=lenet shape=3x32x32 batch=16 steps=90 counts=1,2 buckets=1,16
+  model=lenet shape=3x32x32 batch=16 steps=240 counts=1,2 buckets=1,16
 fi
 servers=${servers:-$counts} sizes=${sizes:-$buckets}
 

@@ -53,7 +53,7 @@ def _refuse_parts_of_devices() -> None:
     """In shard_map and pmap, JAX calls back for one device and gives all of them its results."""
     mesh_now = getattr(jax.sharding, "get_abstract_mesh", None)
     mesh = mesh_now() if mesh_now else None
-    if mesh is not None and getattr(mesh, "manual_axes", ()) and mesh.size > 1:  # of JAX 0.6 and newer
+    if mesh is not None and getattr(mesh, "manual_axes", None) and mesh.size > 1:  # of JAX 0.6 and newer
         raise NotImplementedError(
             f"rank {_job.rank()}: psring.jax cannot be called within shard_map or pmap over {mesh.size} devices: reduce "
             "over the devices there (jax.lax.pmean), and call psring outside, on the result"

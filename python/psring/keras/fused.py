@@ -290,6 +290,7 @@ class Fused:
             _metrics.count_step()
             rate, factor = self._formula.sent(lr, self._first_rate)
             arrays.step(gradients, [rate] * self._num_groups, factor)
+            assert arrays.model is not None
             self._unfetched = bool(arrays.model.slot_names)
             return arrays.parameters
 

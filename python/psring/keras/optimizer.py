@@ -19,7 +19,8 @@ from .on_host import NO_XLA, kind_of, packing_ops, refuse_xla
 def _rates_of(optimizer: Any, variables: List[Any]) -> Any:
     """The learning rate, as a tensor: of a MultiOptimizer, those of its optimizers."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # a LossScaleOptimizer's
-    if not isinstance(inner, getattr(keras.optimizers, "MultiOptimizer", ())):
+    kind: Any = getattr(keras.optimizers, "MultiOptimizer", ())
+    if not isinstance(inner, kind):
         return keras.ops.convert_to_tensor(optimizer.learning_rate, dtype="float32")
     if not optimizer.built:
         optimizer.build(variables)  # may choose an optimizer by each variable

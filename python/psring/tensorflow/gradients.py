@@ -97,5 +97,5 @@ def DistributedGradientTape(
             raise ValueError("gradient_predivide_factor is for op=Average")
         op, scales = Sum, Scales(1.0 / gradient_predivide_factor, gradient_predivide_factor / process_set.size())
     gradtape._psring = _Reduction(op, scales, compression, sparse_as_dense, process_set)
-    gradtape.__class__ = _distributed(type(gradtape))
+    gradtape.__class__ = _distributed(type(gradtape))  # type: ignore[arg-type]
     return gradtape

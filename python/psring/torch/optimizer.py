@@ -264,7 +264,7 @@ def DistributedOptimizer(
         broadcast_buffers=broadcast_buffers, overlap=overlap,
     )  # fmt: skip
     if not process_set.included():
-        optimizer.__class__ = _class_with(_Local, type(optimizer))
+        optimizer.__class__ = _class_with(_Local, type(optimizer))  # type: ignore[arg-type]
         return optimizer
     named = list(named_parameters) if named_parameters is not None else None
     if model is not None and named is None:
@@ -281,7 +281,7 @@ def DistributedOptimizer(
         part.reducer.close()  # the optimizer stays a plain one
         raise
     patched = optimizer.__dict__.pop("step", None)
-    optimizer.__class__ = _class_with(_Distributed, kind)
+    optimizer.__class__ = _class_with(_Distributed, kind)  # type: ignore[arg-type]
     optimizer._psring = part  # type: ignore[attr-defined]
     if patched is not None:
         optimizer.step = part.keep_patch(patched)  # type: ignore[method-assign]

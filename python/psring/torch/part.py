@@ -45,7 +45,7 @@ class Part:
         named: Callable[[], List[Tuple[str, Any]]],
         buffers: Optional[Buffers],
     ):
-        self._optimizer = weakref.ref(optimizer)
+        self._optimizer: Callable[[], Any] = weakref.ref(optimizer)
         self._buffers = buffers
         self.kind, self.settings, self._named = kind, settings, named
         self.skip = False
@@ -90,10 +90,11 @@ class Part:
             self.name + ".names",
             settings.process_set,
         )
+        optimizer = self._optimizer  # what the Reducer calls must not hold this object
         return Reducer(
             self.name, named, settings, self._place, self._make_exchange,
             before_submit=self._before_submit, after_finish=self._after_finish, on_unused=self._warn_of_decay,
-            in_use=lambda optimizer=self._optimizer: optimizer() is not None, alone=self._is_alone(),
+            in_use=lambda: optimizer() is not None, alone=self._is_alone(),
         )  # fmt: skip
 
     def _is_alone(self) -> bool:
@@ -152,10 +153,11 @@ class Part:
             options["updates"] = memory.broadcast_json(
                 fused.first_updates(entries, self.optimizer.state), name=self.name + ".step"
             )
+        optimizer = self._optimizer  # as in _make_reducer()
         exchange = ModelExchange(self.name, entries, options, self._gpu, self._carried_bytes(entries))
         if exchange.carries:
             device = exchange.gradients.device
-            exchange.carried = lambda optimizer=self._optimizer: optimizer()._psring._buffers.pack(device)  # as above
+            exchange.carried = lambda: optimizer()._psring._buffers.pack(device)
         if settings.fused:
             fused.place_parameters(entries, self.optimizer.state)
             exchange.begin(fused.load_slots(exchange, entries, self.optimizer.state))
@@ -163,8 +165,8 @@ class Part:
             self._forget_state(entries)
         else:
             exchange.begin()
-            exchange.told_settings = lambda optimizer=self._optimizer: optimizer()._psring.told_settings()  # as above
-            exchange.has_joined = lambda steps, optimizer=self._optimizer: optimizer()._psring._has_joined(steps)
+            exchange.told_settings = lambda: optimizer()._psring.told_settings()
+            exchange.has_joined = lambda steps: optimizer()._psring._has_joined(steps)
         return exchange
 
     def told_settings(self) -> bytes:
@@ -434,7 +436,8 @@ class Part:
 
         @functools.wraps(patched)
         def step(*arguments: Any, **more: Any) -> Any:
-            return type(optimizer()).step(optimizer(), *arguments, **more)
+            own: Any = optimizer()
+            return type(own).step(own, *arguments, **more)
 
         return step
 

@@ -20,11 +20,12 @@ import torch.distributed as dist
 from .. import _channels, _job, _lifecycle
 from .. import collectives as memory
 from .._channels import TorchrunStore
+from .._rows import cuts
 from ..collectives import Average, Max, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, check_movable, num_bytes, on_host, untraced_methods
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
-from .exchanges import _splits, _start_alltoall
+from .exchanges import _start_alltoall
 from .group_arguments import as_real, check, check_came, check_count, check_order, operation_of, row_of, summed
 from .group_rendezvous import step_timeout_s
 from .sparse import start_sparse_allreduce
@@ -273,7 +274,8 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def alltoall_base(self, output: Any, input: Any, output_splits: Any, input_splits: Any, opts: Any = None) -> Any:
         check("all_to_all_single", "the output", output, output.numel(), input.dtype)
-        rows = _splits("all_to_all_single", output, list(output_splits) or None, self.size())
+        length = output.shape[0] if output.dim() else 1
+        rows = cuts("all_to_all_single", length, list(output_splits) or None, self.size())
         handle = _start_alltoall(input, list(input_splits) or None, self._next("alltoall_base"), self._set)
 
         def finish() -> Any:
@@ -370,7 +372,7 @@ class PsringProcessGroup(dist.ProcessGroup):
         return f"PsringProcessGroup({self._set})"
 
 
-def _place(rank: int, size: int) -> Dict[str, int]:
+def _place(rank: int, size: int) -> Dict[str, Any]:
     """Of init(): nothing where torchrun says the same, whose store then carries the coordinator's address."""
     same = (os.environ.get("RANK"), os.environ.get("WORLD_SIZE")) == (str(rank), str(size))
     return {} if same and TorchrunStore.is_there() else {"rank": rank, "size": size}

@@ -354,8 +354,8 @@ class Reducer:
         return any(theirs.param is entry.param for other in others for theirs in other.entries)
 
     def _tell_unused(self, used: List[bool]) -> None:
-        mine = [e for e, u in zip(self.entries, used) if not u and e.result is not None]
-        nobodys = [entry for entry in mine if not entry.result.any()]
+        mine = [entry for entry, is_used in zip(self.entries, used) if not is_used]
+        nobodys = [entry for entry in mine if entry.result is not None and not entry.result.any()]
         if nobodys:
             self._on_unused(nobodys)
 
