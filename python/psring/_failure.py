@@ -63,7 +63,7 @@ _wrapped: Dict[Tuple[Any, str], _Exit] = {}  # by the place of each
 
 def arm(leave: Callable[..., None], rank: int) -> None:
     """From now on, an exception that nobody catches ends the job."""
-    global _leave, _rank, _armed, _told, _exit_code, _previous, _previous_thread
+    global _leave, _rank, _armed, _told, _exit_code, _previous_thread
     _leave, _rank, _told, _exit_code = leave, rank, False, 0
     if _armed:
         return

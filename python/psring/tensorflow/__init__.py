@@ -47,18 +47,9 @@ from ..collectives import (
     sum,
 )
 from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from .collectives import (
-    allgather,
-    allreduce,
-    alltoall,
-    broadcast,
-    broadcast_variables,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_reducescatter,
-    reducescatter,
-)
+from .collectives import allgather, allreduce, broadcast, broadcast_variables, grouped_allgather, grouped_allreduce
 from .compression import Compression, Compressor
+from .exchanges import alltoall, grouped_reducescatter, reducescatter
 from .gradients import DistributedGradientTape
 
 # Horovod's name.

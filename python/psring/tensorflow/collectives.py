@@ -12,81 +12,13 @@ import tensorflow as tf
 
 from .. import _job, _lib
 from .. import collectives as memory
-from .._host_arrays import Scales, broadcast_in_place, number_of_dtype, reduce_in_packs
-from .._names import call_name, name_among
-from .._rows import cuts, shared_out, tag
+from .._host_arrays import Scales, broadcast_in_place, reduce_in_packs
+from .._rows import tag
 from ..collectives import Average, ReduceOp, Sum
-from ..process_sets import ProcessSet, check_process_set, global_process_set
-from ._host import call_on_host, custom_gradient, in_function, is_variable, unconverted
+from ..process_sets import ProcessSet, global_process_set
+from ._host import call_on_host, custom_gradient, is_variable, unconverted
+from ._tensors import like_each, name_of, of_real, reduction, to_tensors, without_gradient
 from .compression import Compression, compressor
-
-
-def _tensors(values: Any, what: str) -> List[Any]:
-    """Errors: what has no elements that other processes could use."""
-    tensors = [tf.convert_to_tensor(value) for value in values]
-    for tensor in tensors:
-        if tensor.dtype in (tf.string, tf.variant, tf.resource):
-            raise TypeError(f"rank {_job.rank()}: psring.tensorflow.{what} of {tensor.dtype.name}: it takes numbers")
-    return tensors
-
-
-def _op(op: Optional[ReduceOp], average: Optional[bool], tensors: Sequence[Any], what: str) -> ReduceOp:
-    """The reduction from `op` and Horovod's old `average`. Errors: tensors that it does not take."""
-    if average is not None:
-        if op is not None:
-            raise ValueError("average= and op= are two names of one thing: give op alone")
-        op = Average if average else Sum
-    op = Average if op is None else op
-    memory.op_code(op)
-    for tensor in tensors:
-        number_of_dtype(np.dtype(tensor.dtype.as_numpy_dtype))
-        if op is Average and not tensor.dtype.is_floating:
-            raise ValueError(
-                f"rank {_job.rank()}: psring.tensorflow.{what}: op=Average of {tensor.dtype.name} has no exact result: use "
-                "op=psring.tensorflow.Sum, or convert to floats"
-            )
-    return op
-
-
-def _name(name: Optional[str], what: str, process_set: ProcessSet) -> str:
-    """Calls within tf.function run in the order of its program, one after another, and share a name: one rank may
-    trace a function again where another does not."""
-    if name is None and in_function():
-        check_process_set(process_set)
-        return name_among(f"tensorflow.{what}.in_function", process_set)
-    return call_name(name, "tensorflow." + what, process_set)
-
-
-def _like(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
-    return [(tensor.dtype, tensor.shape) for tensor in tensors]
-
-
-def _of_real(
-    values: Sequence[Any], gradients: Sequence[Any], what: str, call: Callable[[List[Any]], List[Any]]
-) -> List[Any]:
-    """call(gradients) for the values that have some, and None for the others: whole numbers and booleans."""
-    real = [i for i, value in enumerate(values) if value.dtype.is_floating or value.dtype.is_complex]
-    of_real = iter(call(_tensors([gradients[i] for i in real], what)) if real else [])
-    return [next(of_real) if i in real else None for i in range(len(values))]
-
-
-def _without_gradient(values: Sequence[Any], gradients: Sequence[Any], what: str, op: ReduceOp) -> List[Any]:
-    """Zeros, if `gradients` are: a tape asks for those of all results of a tf.function, also of a metric."""
-
-    def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
-        if any(array.any() for array in arrays):
-            raise NotImplementedError(
-                f"rank {_job.rank()}: psring.tensorflow.{what} with op={op.name} has no gradient: use tf.stop_gradient() of "
-                "the argument"
-            )
-        return []
-
-    def zeros(real: List[Any]) -> List[Any]:
-        call_on_host(call, real, [])
-        return [tf.zeros_like(value) for value in values if value.dtype.is_floating or value.dtype.is_complex]
-
-    return _of_real(values, gradients, what, zeros)
-
 
 # ---- allreduce ---------------------------------------------------------------
 
@@ -105,11 +37,11 @@ def reduce_tensors(
     def reduce(*values: Any) -> Any:
         def gradient(*gradients: Any) -> List[Any]:
             if op not in (Average, Sum):
-                return _without_gradient(values, gradients, "allreduce", op)
+                return without_gradient(values, gradients, "allreduce", op)
             reduced = functools.partial(reduce_tensors, op=op, name=name + ".grad", scales=scales, process_set=process_set)
-            return _of_real(values, gradients, "allreduce", reduced)
+            return of_real(values, gradients, "allreduce", reduced)
 
-        return call_on_host(call, values, _like(values)), gradient
+        return call_on_host(call, values, like_each(values)), gradient
 
     return list(reduce(*tensors)) if tensors else call_on_host(call, [], [])
 
@@ -128,7 +60,7 @@ def reduce_slices(
     if op not in (Average, Sum):
         raise ValueError(f"rank {_job.rank()}: psring.tensorflow: op={op.name} of IndexedSlices: it is Average or Sum")
     both = [part for each in slices for part in (each.values, each.indices)]
-    gathered = _gather(_tensors(both, "allreduce"), name, process_set)
+    gathered = _gather(to_tensors(both, "allreduce"), name, process_set)
     factor = scales.before * scales.after / (process_set.size() if op is Average else 1)
     out = []
     for each, values, indices in zip(slices, gathered[::2], gathered[1::2]):
@@ -192,15 +124,15 @@ def _allreduce(
 ) -> List[Any]:  # fmt: skip
     compression = compressor(compression)
     whole_ones = [value for value in values if not isinstance(value, tf.IndexedSlices)]
-    tensors = iter(_tensors(whole_ones, what))
+    tensors = iter(to_tensors(whole_ones, what))
     values = [value if isinstance(value, tf.IndexedSlices) else next(tensors) for value in values]
-    op = _op(op, average, values, what)
+    op = reduction(op, average, values, what)
     if not values:
         return []
-    return reduce_each(values, op, compression, scales, _name(name, what, process_set), process_set)
+    return reduce_each(values, op, compression, scales, name_of(name, what, process_set), process_set)
 
 
-# ---- allgather, alltoall, reducescatter --------------------------------------
+# ---- allgather ---------------------------------------------------------------
 
 
 def _rows(array: np.ndarray) -> Tuple[np.ndarray, int, str]:
@@ -248,7 +180,7 @@ def _gather(tensors: Sequence[Any], name: str, process_set: ProcessSet) -> List[
 
         def gradient(*gradients: Any) -> List[Any]:
             me, out = process_set.rank(), []
-            means = _of_real(values, gradients, "allgather", lambda real: _mean(real, name, process_set))
+            means = of_real(values, gradients, "allgather", lambda real: _mean(real, name, process_set))
             for mean, rows, value in zip(means, counts, values):
                 mine = None if mean is None else mean[tf.reduce_sum(rows[:me]) :][: rows[me]]
                 out.append(None if mine is None else tf.reshape(mine, tf.shape(value)))
@@ -266,7 +198,7 @@ def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet =
     Their numbers of rows may differ; all else must agree. A tensor without dimensions is one row. The gradient is the mean
     of all ranks' (as Horovod's).
     """
-    return _gather(_tensors([tensor], "allgather"), _name(name, "allgather", process_set), process_set)[0]
+    return _gather(to_tensors([tensor], "allgather"), name_of(name, "allgather", process_set), process_set)[0]
 
 
 @unconverted
@@ -274,126 +206,8 @@ def grouped_allgather(
     tensors: Sequence[Any], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> List[Any]:
     """allgather of several tensors, which run at the same time."""
-    values = _tensors(tensors, "grouped_allgather")
-    return _gather(values, _name(name, "grouped_allgather", process_set), process_set) if values else []
-
-
-def _exchange(tensor: Any, splits: Any, name: str, process_set: ProcessSet) -> List[Any]:
-    ranks = process_set.size()
-
-    def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
-        rows, row, text = _rows(arrays[0])
-        here = f"rank {_job.rank()}: psring.tensorflow.alltoall"
-        splits = arrays[1].reshape(-1) if arrays[1].size else None
-        sizes = [count * row for count in cuts(here, len(rows), splits, ranks)]
-        operation = memory.start_alltoall(name, rows.ctypes.data, sizes, text, process_set, rows)
-        return _received(operation, rows, row, ranks)
-
-    @custom_gradient
-    def exchange(value: Any, shares: Any) -> Any:
-        out, counts = call_on_host(call, [value, shares], _like_rows(value))
-
-        def gradient(of_out: Any, _: Any) -> List[Any]:
-            def back(real: List[Any]) -> List[Any]:
-                return [tf.reshape(_exchange(real[0], counts, name + ".grad", process_set)[0], tf.shape(value))]
-
-            return [*_of_real([value], [of_out], "alltoall", back), None]
-
-        return [out, counts], gradient
-
-    return list(exchange(tensor, splits))
-
-
-@unconverted
-def alltoall(
-    tensor: Any, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
-) -> Any:
-    """Sends splits[i] rows to the i-th rank, and returns what came, by rank.
-
-    Without splits each rank gets as many. With splits, the second result is the number of rows that came from each rank.
-    """
-    [value] = _tensors([tensor], "alltoall")
-    shares = tf.convert_to_tensor([] if splits is None else splits, tf.int64 if splits is None else None)
-    if not shares.dtype.is_integer:
-        raise TypeError(f"rank {_job.rank()}: psring.tensorflow.alltoall: splits of {shares.dtype.name}: they are whole numbers")
-    out, counts = _exchange(value, shares, _name(name, "alltoall", process_set), process_set)
-    return out if splits is None else (out, tf.cast(counts, tf.int32))
-
-
-def _scatter(tensors: Sequence[Any], op: ReduceOp, name: str, scales: Scales, process_set: ProcessSet) -> List[Any]:
-    ranks, me = process_set.size(), process_set.rank()
-
-    def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
-        outs, operations = [], []
-        for i, array in enumerate(arrays):
-            source = np.ascontiguousarray(array)
-            rows = shared_out(len(source), ranks)
-            row = int(np.prod(source.shape[1:], dtype=np.int64))
-            out = np.empty((rows[me], *source.shape[1:]), source.dtype)
-            operations.append(
-                memory.start_reducescatter(
-                    f"{name}.{i}", source.ctypes.data, out.ctypes.data, [count * row for count in rows],
-                    number_of_dtype(source.dtype), op, *scales, process_set, (source, out),
-                )  # fmt: skip
-            )
-            outs.append(out)
-        for operation in operations:
-            operation.finish()
-        return outs
-
-    @custom_gradient
-    def scatter(*values: Any) -> Any:
-        def gradient(*gradients: Any) -> List[Any]:
-            if op not in (Average, Sum):
-                return _without_gradient(values, gradients, "reducescatter", op)
-            factor = scales.before * scales.after * (ranks if op is Sum else 1)
-
-            def gathered(real: List[Any]) -> List[Any]:
-                scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in real]
-                return _gather(scaled, name + ".grad", process_set)
-
-            return _of_real(values, gradients, "reducescatter", gathered)
-
-        return call_on_host(call, values, [_like_rows(value)[0] for value in values]), gradient
-
-    return list(scatter(*tensors))
-
-
-@unconverted
-def reducescatter(
-    tensor: Any, device_dense: str = "", compression: Any = Compression.none, op: Optional[ReduceOp] = None,
-    name: Optional[str] = None, process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-) -> Any:  # fmt: skip
-    """This rank's rows of the reduction, by default the mean.
-
-    Rows are shared out evenly; the first ranks get one more where that leaves some.
-    """
-    return grouped_reducescatter(
-        [tensor], device_dense, compression, op, name or _name(None, "reducescatter", process_set), process_set,
-        prescale_factor, postscale_factor,
-    )[0]  # fmt: skip
-
-
-@unconverted
-def grouped_reducescatter(
-    tensors: Sequence[Any], device_dense: str = "", compression: Any = Compression.none,
-    op: Optional[ReduceOp] = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-) -> List[Any]:  # fmt: skip
-    """reducescatter of several tensors, which run at the same time."""
-    what = "reducescatter"
-    compression = compressor(compression)
-    small = [compression.compress(tensor) for tensor in _tensors(tensors, what)]
-    values = [tensor for tensor, _ in small]
-    op = _op(op, None, values, what)
-    if any(value.shape.rank == 0 for value in values):
-        raise ValueError(f"rank {_job.rank()}: psring.tensorflow.{what} cuts dimension 0, which this tensor does not have")
-    if not values:
-        return []
-    called = _name(name, "grouped_" + what, process_set)
-    out = _scatter(values, op, called, Scales(prescale_factor, postscale_factor), process_set)
-    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(out, small)]
+    values = to_tensors(tensors, "grouped_allgather")
+    return _gather(values, name_of(name, "grouped_allgather", process_set), process_set) if values else []
 
 
 # ---- broadcast ---------------------------------------------------------------
@@ -411,10 +225,10 @@ def _broadcast(
     @custom_gradient
     def broadcast_all(*values: Any) -> Any:
         def gradient(*gradients: Any) -> List[Any]:
-            means = _of_real(values, gradients, "broadcast", lambda real: _mean(real, name, process_set))
+            means = of_real(values, gradients, "broadcast", lambda real: _mean(real, name, process_set))
             return means if _job.rank() == root_rank else [None if mean is None else tf.zeros_like(mean) for mean in means]
 
-        return call_on_host(call, values, _like(values)), gradient
+        return call_on_host(call, values, like_each(values)), gradient
 
     return list(broadcast_all(*tensors)) if tensors else call_on_host(call, [], [])
 
@@ -428,8 +242,8 @@ def broadcast(
     The gradient, at the root, is the mean of all ranks' (as Horovod's); elsewhere it is 0.
     """
     root_rank = memory.check_root(root_rank, process_set)
-    values = _tensors([tensor], "broadcast")
-    return _broadcast(values, root_rank, _name(name, "broadcast", process_set), process_set)[0]
+    values = to_tensors([tensor], "broadcast")
+    return _broadcast(values, root_rank, name_of(name, "broadcast", process_set), process_set)[0]
 
 
 @unconverted
@@ -445,8 +259,8 @@ def broadcast_variables(
     """
     root_rank = memory.check_root(root_rank, process_set)
     kept = [variables] if is_variable(variables) else list(variables)
-    values = _tensors(kept, "broadcast_variables")
-    name = _name(None, "broadcast_variables", process_set)
+    values = to_tensors(kept, "broadcast_variables")
+    name = name_of(None, "broadcast_variables", process_set)
     texts = [f"variable {i}, {value.dtype.name}{value.shape}" for i, value in enumerate(values)]
     compare = functools.partial(memory.agree, texts, name + ".variables", process_set)
     for variable, value in zip(kept, _broadcast(values, root_rank, name, process_set, compare)):
