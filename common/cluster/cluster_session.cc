@@ -22,7 +22,7 @@ namespace psring {
 namespace {
 
 // How long a process that cannot join tries to tell.
-constexpr absl::Duration kDeclineTimeout = absl::Seconds(2);
+constexpr absl::Duration kDeclineTimeout = kDeadAfter;
 // Of its reason. A first message is short: see visitors.h.
 constexpr size_t kMaxFailureBytes = 2048;
 

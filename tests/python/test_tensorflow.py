@@ -206,6 +206,24 @@ def tapes():
             value = x * x
         return ps.DistributedGradientTape(tape).jacobian(value, x)
 
+    def local(scale):
+        with tf.GradientTape() as tape:
+            value = loss()
+        tape = ps.DistributedGradientTape(tape, scale_local_gradients=scale)
+        tape.register_local_source(table)
+        tape.register_local_source(unused)
+        return tape.gradient(value, variables)
+
+    def of_layers():
+        layers = [tf.keras.layers.Dense(2), tf.keras.layers.Dense(1)]
+        with tf.GradientTape(persistent=True) as tape:
+            value = tf.reduce_sum(layers[1](layers[0](tf.constant([[1.0, 2.0 + me]]))))
+        weights = [weight for layer in layers for weight in layer.trainable_weights]
+        mine = dense(tape.gradient(value, weights))
+        means = [(a + b) / 2 for a, b in zip(*ps.allgather_object(mine))]
+        partial = ps.PartialDistributedGradientTape(tape, local_layers=layers[0]).gradient(value, weights)
+        return near(partial, [each / 2 for each in mine[:2]] + means[2:])
+
     def went():
         variable = tf.Variable(1.0)
 
@@ -239,6 +257,11 @@ def tapes():
     found["a shape that is not known"] = near([ps.DistributedGradientTape(tape).gradient(value, unknown)], [[2.0, 5.0]])
     found["jacobian"] = np.allclose(jacobian(), [[2.0, 0.0], [0.0, 5.0]])
     found["variables go"] = went()
+    mine = both[me][0]
+    found["local, scaled"] = near(local(True), [mine / 2, *mean[1:]])
+    found["local, in a function"] = near(tf.function(local)(True), [mine / 2, *mean[1:]])
+    found["local, as it is"] = near(local(False), [mine, *mean[1:]])
+    found["local layers"] = of_layers()
     found["alike"] = len({str([None if g is None else g.tobytes() for g in of]) for of in ps.allgather_object(dense(eager))}) == 1
     return found
 
@@ -340,7 +363,8 @@ def refused():
         of(lambda: of_max(tf.constant(2.0))),
         of(lambda: tf.function(of_max)(tf.constant(2.0))),
         of(lambda: of_loop_twice(tf.constant(2.0))),
-        of(lambda: ps.PartialDistributedGradientTape),
+        of(lambda: ps.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[w])),
+        of(lambda: ps.SyncBatchNormalization),
         of(lambda: ps.broadcast_variables([], 1, ps.ProcessSet([0]))),
     ]
     return said
@@ -369,7 +393,8 @@ def test_says_what_is_wrong():
         "allreduce with op=Max has no gradient",
         "allreduce with op=Max has no gradient",
         "a second gradient of a call within a branch or a loop",
-        "psring.tensorflow has no PartialDistributedGradientTape: use DistributedGradientTape",
+        "pass layers of Keras",
+        "psring.tensorflow has no SyncBatchNormalization: use psring.keras.SyncBatchNormalization",
         "root_rank=1 is not among the ranks [0]",
     ]
     for said in run(refused, timeout=200):

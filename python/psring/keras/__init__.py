@@ -19,12 +19,13 @@ from .._lifecycle import init, shutdown
 from .._metrics import log
 from ..collectives import Average, Sum, allgather_object, barrier, broadcast_object, join, mean, sum
 from ..process_sets import ProcessSet, global_process_set
+from .batch_norm import SyncBatchNormalization
 from .callbacks import BroadcastCallback, LearningRateWarmupCallback, MetricAverageCallback, broadcast_weights
 from .optimizer import DistributedOptimizer
 
 __all__ = [
     "Average", "BroadcastCallback", "DistributedOptimizer", "LearningRateWarmupCallback",
-    "MetricAverageCallback", "ProcessSet", "PsringError", "Sum", "allgather_object",
+    "MetricAverageCallback", "ProcessSet", "PsringError", "Sum", "SyncBatchNormalization", "allgather_object",
     "barrier", "broadcast_object", "broadcast_weights", "elastic", "global_process_set", "init", "is_initialized",
     "join", "local_rank", "local_size", "log", "mean", "rank", "shutdown", "size", "sum",
 ]  # fmt: skip

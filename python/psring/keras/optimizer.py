@@ -212,7 +212,7 @@ def refuse_in_a_model(model: Any) -> None:
     if _job.size() > 1 and synchronized:
         raise ValueError(
             f"{here}: {synchronized[0]} is BatchNormalization(synchronized=True), which does not synchronize over "
-            "psring's ranks: leave synchronized out"
+            "psring's ranks: use psring.keras.SyncBatchNormalization"
         )
 
 

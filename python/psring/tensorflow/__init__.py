@@ -50,7 +50,7 @@ from ..process_sets import ProcessSet, add_process_set, global_process_set, remo
 from .collectives import allgather, allreduce, broadcast, broadcast_variables, grouped_allgather, grouped_allreduce
 from .compression import Compression, Compressor
 from .exchanges import alltoall, grouped_reducescatter, reducescatter
-from .gradients import DistributedGradientTape
+from .gradients import DistributedGradientTape, PartialDistributedGradientTape
 
 # Horovod's name.
 HorovodInternalError = PsringError
@@ -69,11 +69,12 @@ def cuda_built() -> bool:
 __all__ = [
     "Adasum", "add_process_set", "allgather", "allgather_object", "allreduce", "alltoall", "Average", "barrier",
     "broadcast", "broadcast_object", "broadcast_variables", "ccl_built", "Compression", "Compressor", "cross_rank",
-    "cross_size", "cuda_built", "ddl_built", "DistributedGradientTape", "elastic", "global_process_set", "gloo_built",
-    "gloo_enabled", "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "HorovodInternalError", "init",
-    "InvalidArgumentError", "is_initialized", "JobFailedError", "join", "local_rank", "local_size", "log", "log_to", "Max",
-    "mean", "Min", "mode", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "Preemption", "ProcessSet",
-    "Product", "PsringError", "rank", "reducescatter", "remove_process_set", "rocm_built", "shutdown", "size", "Sum", "sum",
+    "cross_size", "cuda_built", "ddl_built", "DistributedGradientTape", "elastic", "global_process_set",
+    "gloo_built", "gloo_enabled", "grouped_allgather", "grouped_allreduce", "grouped_reducescatter",
+    "HorovodInternalError", "init", "InvalidArgumentError", "is_initialized", "JobFailedError", "join",
+    "local_rank", "local_size", "log", "log_to", "Max", "mean", "Min", "mode", "mpi_built", "mpi_enabled",
+    "mpi_threads_supported", "nccl_built", "PartialDistributedGradientTape", "Preemption", "ProcessSet", "Product",
+    "PsringError", "rank", "reducescatter", "remove_process_set", "rocm_built", "shutdown", "size", "Sum", "sum",
 ]  # fmt: skip
 
 # Horovod's names that have no place here, and what does.
@@ -81,8 +82,7 @@ _NOT_HERE = {
     "DistributedOptimizer": "use DistributedGradientTape, or psring.keras.DistributedOptimizer of one of keras.optimizers",
     "broadcast_global_variables": "TensorFlow 2 has no global variables: use broadcast_variables(model.variables)",
     "BroadcastGlobalVariablesHook": "TensorFlow 2 has no sessions: use broadcast_variables(model.variables)",
-    "PartialDistributedGradientTape": "use DistributedGradientTape for what all ranks share, and another tape for the rest",
-    "SyncBatchNormalization": "batch norm over all ranks is psring.torch's",
+    "SyncBatchNormalization": "use psring.keras.SyncBatchNormalization",
     "rank_op": "rank() is the same in all steps",
     "size_op": "size() is the same in all steps",
     "start_timeline": "the metrics of a job are PSRING_METRICS_DIR's, and tf.profiler shows a rank's time",
