@@ -1,5 +1,6 @@
 """Batch normalisation with the statistics of all ranks' batches."""
 
+import importlib
 from typing import Any, Tuple
 
 import keras
@@ -11,15 +12,9 @@ from ..collectives import Sum
 def _summed(value: Any) -> Any:
     """Over all ranks, with a gradient."""
     backend = keras.backend.backend()
-    if backend == "torch":
-        from ..torch import allreduce
-    elif backend == "jax":
-        from ..jax import allreduce  # type: ignore[assignment]
-    elif backend == "tensorflow":
-        from ..tensorflow import allreduce
-    else:
+    if backend not in ("torch", "jax", "tensorflow"):
         raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
-    return allreduce(value, op=Sum)
+    return importlib.import_module(f"..{backend}", "psring.keras").allreduce(value, op=Sum)
 
 
 @keras.saving.register_keras_serializable("psring")

@@ -6,7 +6,6 @@ from typing import Any, Callable, List, Optional
 import keras
 import numpy as np
 
-from .. import _lib
 from .._packs import Kind
 
 NO_XLA = (
@@ -34,11 +33,14 @@ def packing_ops() -> Any:
     return torch
 
 
-def refuse_xla() -> None:
-    """In a program of TensorFlow's that XLA compiles."""
+def in_order(
+    call: Callable[[List[np.ndarray]], List[np.ndarray]], tensors: List[Any], like: List[Any]
+) -> List[Any]:
+    """On TensorFlow, as on_host(): in the order of the program's calls, also of those of psring.tensorflow."""
     from ..tensorflow import _host
 
     _host.refuse_xla(NO_XLA)
+    return _host.call_on_host(call, tensors, [(value.dtype, value.shape) for value in like])
 
 
 def _copies_for_jax(arrays: List[np.ndarray]) -> List[np.ndarray]:
@@ -69,17 +71,8 @@ def on_host(
         raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
     import tensorflow as tf
 
-    refuse_xla()
-
-    def with_numpy(*tensors: Any) -> List[np.ndarray]:
-        with _lib.ending_at_interrupts():
-            return [np.array(result) for result in call([tensor.numpy() for tensor in tensors])]
-
     dense = [tf.convert_to_tensor(argument) for argument in arguments]  # an embedding's gradient is sparse
-    results = tf.py_function(with_numpy, dense, [value.dtype for value in like])
-    for value, result in zip(like, results):
-        result.set_shape(value.shape)
-    return results
+    return in_order(lambda arrays: [np.array(result) for result in call(arrays)], dense, like)
 
 
 def values_now(variables: List[Any]) -> Optional[List[np.ndarray]]:

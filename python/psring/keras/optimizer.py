@@ -13,7 +13,7 @@ from .._packs import Comparison, Packs
 from ..collectives import Average, ReduceOp, Sum, lasting_name
 from ..process_sets import ProcessSet, global_process_set
 from .fused import Fused
-from .on_host import NO_XLA, kind_of, packing_ops, refuse_xla
+from .on_host import NO_XLA, in_order, kind_of, packing_ops
 
 
 def _rates_of(optimizer: Any, variables: List[Any]) -> Any:
@@ -74,17 +74,12 @@ def _reduce(grads: List[Any], rates: Any, op: ReduceOp, name: str, process_set: 
         reduced = call_on_host(call_with_jax, [*values, rates], values)
     elif backend == "tensorflow":
 
-        def call(*tensors: Any) -> List[np.ndarray]:
+        def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
             _metrics.count_step()
-            with _lib.ending_at_interrupts():
-                arrays = [t.numpy() for t in tensors]
-                _compare(arrays[-1], comparison, name, process_set)
-                return reduce_numpy(arrays[:-1], op, name, process_set)
+            _compare(arrays[-1], comparison, name, process_set)
+            return reduce_numpy(arrays[:-1], op, name, process_set)
 
-        refuse_xla()
-        reduced = tf.py_function(call, [*values, rates], [value.dtype for value in values])
-        for value, result in zip(values, reduced):
-            result.set_shape(value.shape)
+        reduced = in_order(call, [*values, rates], values)
     else:
         raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
     out = list(grads)
