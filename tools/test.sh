@@ -44,24 +44,34 @@ END
 }
 
 # Tests read checkpoints with the first ones, and are skipped where no python has
-# them; the Python package is tested with pytest, and tools/check.sh checks types with mypy.
-PYTHON_PACKAGES="safetensors numpy pytest mypy==2.4.*"
+# them; the Python package is tested with the last one.
+PYTHON_PACKAGES="safetensors numpy pytest"
 
 has_python_packages() {
-  "$1" -c 'import numpy, safetensors, pytest, mypy' > /dev/null 2>&1
+  "$1" -c 'import numpy, safetensors, pytest' > /dev/null 2>&1
+}
+
+# tools/check.sh checks types with this version alone, which needs Python 3.10.
+TYPE_CHECKER=2.4
+
+has_type_checker() {
+  "$1" -c "from mypy.version import __version__ as v; assert v.startswith('$TYPE_CHECKER.')" > /dev/null 2>&1
+}
+
+# install_in_venv PACKAGES...: fails where they cannot be had.
+install_in_venv() {
+  local python=$root/.venv/bin/python3
+  [ "$may_install" = yes ] && python3 -c 'import ensurepip, venv' 2> /dev/null || return
+  say "installs $* into $root/.venv (log: $state/setup.log)"
+  { [ -x "$python" ] || logged python3 -m venv "$root/.venv"; } && logged "$python" -m pip install "$@"
 }
 
 set_up_python_packages() {
   local python=$root/.venv/bin/python3
-  if has_python_packages "$python" || has_python_packages python3; then return; fi
-  if [ "$may_install" = yes ] && python3 -c 'import ensurepip, venv' 2> /dev/null; then
-    say "installs $PYTHON_PACKAGES into $root/.venv (log: $state/setup.log)"
-    if { [ -x "$python" ] || logged python3 -m venv "$root/.venv"; } &&
-      logged "$python" -m pip install $PYTHON_PACKAGES; then
-      return
-    fi
-  fi
-  say "no python has $PYTHON_PACKAGES: tests that read checkpoints, and the check of types, are skipped"
+  has_python_packages "$python" || has_python_packages python3 || install_in_venv $PYTHON_PACKAGES ||
+    say "no python has $PYTHON_PACKAGES: tests that read checkpoints are skipped"
+  has_type_checker "$python" || has_type_checker python3 || install_in_venv "mypy==$TYPE_CHECKER.*" ||
+    say "no python has mypy $TYPE_CHECKER: the check of types is skipped"
 }
 
 # tools/check.sh skips the form of the sources where there is none.

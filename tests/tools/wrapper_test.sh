@@ -34,7 +34,7 @@ set_up_world() {
   write_stub python3 '
     case "$*" in
       *find_spec*) exit 1 ;;
-      *safetensors*) exit 1 ;;
+      *safetensors*|*mypy.version*) exit 1 ;;
       *ensurepip*) exit 0 ;;
       "-m venv"*) mkdir -p "$3/bin"; cp "$STUB/bin/venv-python3" "$3/bin/python3" ;;
     esac'
@@ -43,6 +43,8 @@ set_up_world() {
       *find_spec*) [ -e "$STUB/torch" ] && echo "$STUB/torch" ;;
       *"import numpy, safetensors"*) [ -e "$STUB/safetensors" ] ;;
       "-m pip install safetensors"*) [ ! -e "$STUB/pip-fails" ] && touch "$STUB/safetensors" ;;
+      *mypy.version*) [ -e "$STUB/mypy" ] ;;
+      "-m pip install mypy"*) [ ! -e "$STUB/python-is-3.9" ] && touch "$STUB/mypy" ;;
       "-m pip"*) [ ! -e "$STUB/pip-fails" ] || { echo "no network"; exit 1; }
         mkdir -p "$STUB/torch/include/torch" "$STUB/torch/lib"
         touch "$STUB/torch/lib/libtorch.so" ;;
@@ -372,10 +374,19 @@ test_where_nccl_cannot_be_had_it_builds_for_cpus() {
 test_tests_get_the_packages_that_read_checkpoints() {
   run 0 test --quick
   asked "venv-python3 -m pip install safetensors numpy"
+  asked "venv-python3 -m pip install mypy==2"
   asked "bazel test"
   forget
   run 0 test --quick
   not_asked "pip install"
+}
+
+test_a_python_without_this_mypy_gets_the_other_packages() {
+  touch "$stub/python-is-3.9"
+  run 0 test --quick
+  [ -e "$stub/safetensors" ] || fail "has no safetensors"
+  says "the check of types is skipped"
+  asked "bazel test"
 }
 
 test_tests_run_without_the_packages_that_read_checkpoints() {
