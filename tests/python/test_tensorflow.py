@@ -344,6 +344,10 @@ def refused():
             first = inner.gradient(y, x)
         return outer.gradient(first, x)
 
+    def in_a_session():
+        with tf.Graph().as_default():
+            ps.allreduce(tf.ones(2))
+
     twice = ps.DistributedGradientTape(tf.GradientTape())
     said = [
         of(lambda: ps.allreduce(tf.constant([1, 2]))),
@@ -366,6 +370,8 @@ def refused():
         of(lambda: ps.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[w])),
         of(lambda: ps.SyncBatchNormalization),
         of(lambda: ps.broadcast_variables([], 1, ps.ProcessSet([0]))),
+        of(in_a_session),
+        of(lambda: ps.local_rank_op()),
     ]
     return said
 
@@ -385,7 +391,7 @@ def test_says_what_is_wrong():
         "a DistributedGradientTape already",
         "pass a tf.GradientTape",
         "it is Average or Sum",
-        "use tf.function without jit_compile",
+        "use tf.function without jit_compile, and for model.fit()",
         "use DistributedGradientTape, or psring.keras.DistributedOptimizer",
         "ranks 0 and 1 differ: variable 0, float32(1,) on rank 0, variable 0, float32(2,) on rank 1",
         "nothing",
@@ -396,6 +402,8 @@ def test_says_what_is_wrong():
         "pass layers of Keras",
         "psring.tensorflow has no SyncBatchNormalization: use psring.keras.SyncBatchNormalization",
         "root_rank=1 is not among the ranks [0]",
+        "psring.tensorflow is called within a tf.Graph, which a session",
+        "psring.tensorflow has no local_rank_op: local_rank() is",
     ]
     for said in run(refused, timeout=200):
         assert len(said) == len(expected)

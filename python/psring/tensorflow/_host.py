@@ -48,6 +48,14 @@ def _refuse_replicas() -> None:
         )
 
 
+def _refuse_sessions() -> None:
+    if not hasattr(tf.compat.v1.get_default_graph(), "capture"):
+        raise NotImplementedError(
+            f"rank {_job.rank()}: psring.tensorflow is called within a tf.Graph, which a session of TensorFlow 1 runs: use "
+            "tf.function, and leave eager execution on"
+        )
+
+
 @functools.lru_cache(maxsize=None)
 def _resource() -> Any:
     with tf.init_scope(), tf.device("CPU:0"):
@@ -112,7 +120,11 @@ def call_on_host(
 
     if not in_function():
         return [tf.convert_to_tensor(result) for result in on_arrays(*tensors)]
-    refuse_xla("psring.tensorflow cannot be called by XLA: use tf.function without jit_compile")
+    _refuse_sessions()
+    refuse_xla(
+        "psring.tensorflow cannot be called by XLA: use tf.function without jit_compile, and for model.fit() "
+        "model.compile(..., jit_compile=False)"
+    )
 
     def within(_: Any, *values: Any) -> List[np.ndarray]:
         with _lib.ending_at_interrupts():
