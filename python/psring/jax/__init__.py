@@ -19,6 +19,8 @@ Arrays of the CPU are read where they lie, and results become JAX's without a co
 those of a GPU are copied through the host's memory.
 """
 
+from typing import TYPE_CHECKING
+
 import jax as _jax
 
 from .. import _horovod, _job, _lib
@@ -64,4 +66,6 @@ __all__ = [
 
 
 _INSTEAD = "use FusedOptimizer, or broadcast() once and allreduce() of the gradients"
-__getattr__ = _horovod.refuser("psring.jax", dict.fromkeys(["DistributedOptimizer", "broadcast_parameters"], _INSTEAD))
+
+if not TYPE_CHECKING:  # a checker would take any name for one of the module's
+    __getattr__ = _horovod.refuser("psring.jax", dict.fromkeys(["DistributedOptimizer", "broadcast_parameters"], _INSTEAD))

@@ -95,7 +95,11 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
 __all__ = ["TensorFlowState", "run"]
 
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from ..keras.elastic import KerasState
+
+    TensorFlowKerasState = KerasState
+else:
 
     def __getattr__(name: str) -> Any:
         if name == "TensorFlowKerasState":  # Keras is imported by who has it
