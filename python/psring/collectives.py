@@ -267,6 +267,11 @@ def _writable_copy(value: Any) -> Any:
         raise TypeError(
             f"sum() and mean() take a number, a tensor or an array, not {type(value).__name__}: call them for each value"
         )
+    if not hasattr(value, "copy"):  # TensorFlow's, of what a program computes when it runs
+        raise TypeError(
+            f"sum() and mean() take values, and a {type(value).__name__} has none yet: call them outside of tf.function, or "
+            "use allreduce()"
+        )
     copy = value.copy()
     if copy.dtype.name == "bfloat16":  # of ml_dtypes, without a buffer
         copy = copy.astype("float32")

@@ -372,6 +372,7 @@ def refused():
         of(lambda: ps.broadcast_variables([], 1, ps.ProcessSet([0]))),
         of(in_a_session),
         of(lambda: ps.local_rank_op()),
+        of(lambda: tf.function(ps.mean)(x)),
     ]
     return said
 
@@ -404,6 +405,7 @@ def test_says_what_is_wrong():
         "root_rank=1 is not among the ranks [0]",
         "psring.tensorflow is called within a tf.Graph, which a session",
         "psring.tensorflow has no local_rank_op: local_rank() is",
+        "call them outside of tf.function, or use allreduce()",
     ]
     for said in run(refused, timeout=200):
         assert len(said) == len(expected)
