@@ -373,6 +373,8 @@ def refused():
         of(in_a_session),
         of(lambda: ps.local_rank_op()),
         of(lambda: tf.function(ps.mean)(x)),
+        of(lambda: tf.function(ps.barrier)()),
+        of(lambda: tf.function(lambda: ps.broadcast_object(1) + x)()),
     ]
     return said
 
@@ -406,6 +408,8 @@ def test_says_what_is_wrong():
         "psring.tensorflow is called within a tf.Graph, which a session",
         "psring.tensorflow has no local_rank_op: local_rank() is",
         "call them outside of tf.function, or use allreduce()",
+        "barrier() would run when tf.function traces",
+        "broadcast_object() would run when tf.function traces",
     ]
     for said in run(refused, timeout=200):
         assert len(said) == len(expected)

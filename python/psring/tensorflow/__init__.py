@@ -25,32 +25,23 @@ Within tf.function a call is a tf.py_function, so all ranks make their calls in 
 from typing import TYPE_CHECKING
 
 from .. import _horovod
-from . import elastic
+from .. import collectives as _memory
+from . import _host, elastic
 from .._horovod import ccl_built, ddl_built, gloo_built, gloo_enabled, mpi_built, mpi_enabled, mpi_threads_supported, rocm_built
 from .._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import InvalidArgumentError, JobFailedError, PsringError
 from .._lifecycle import init, shutdown
 from .._metrics import log, log_to
 from .._preemption import Preemption
-from ..collectives import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    allgather_object,
-    barrier,
-    broadcast_object,
-    join,
-    mean,
-    sum,
-)
+from ..collectives import Adasum, Average, Max, Min, Product, Sum, mean, sum
 from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from .collectives import allgather, allreduce, broadcast, broadcast_variables, grouped_allgather, grouped_allreduce
 from .compression import Compression, Compressor
 from .exchanges import alltoall, grouped_reducescatter, reducescatter
 from .gradients import DistributedGradientTape, PartialDistributedGradientTape
+
+allgather_object, broadcast_object = _host.at_once(_memory.allgather_object), _host.at_once(_memory.broadcast_object)
+barrier, join = _host.at_once(_memory.barrier), _host.at_once(_memory.join)
 
 # Horovod's name.
 HorovodInternalError = PsringError

@@ -31,6 +31,21 @@ def in_function() -> bool:
     return not tf.executing_eagerly()
 
 
+def at_once(function: _Function) -> _Function:
+    """For what is no part of a tf.function's program, which would call it when it is traced, and never again."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if in_function():
+            raise NotImplementedError(
+                f"rank {_job.rank()}: {function.__name__}() would run when tf.function traces, not each time that its program "
+                "runs: call it outside of tf.function"
+            )
+        return function(*args, **kwargs)
+
+    return unconverted(call)  # type: ignore[return-value]
+
+
 def refuse_xla(remedy: str) -> None:
     """In a program that XLA compiles."""
     from tensorflow.python.ops import control_flow_util
