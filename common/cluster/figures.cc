@@ -36,6 +36,11 @@ double Seconds(double seconds) {
   return seconds > 0 ? std::min(seconds, kMaxSeconds) : 0;  // NaN too
 }
 
+// Every `stride`-th step, and the one whose arrivals it waits for.
+bool IsKept(int64_t step, int64_t stride, int64_t staleness) {
+  return step % stride == 0 || (step + staleness) % stride == 0;
+}
+
 }  // namespace
 
 void FigureBoard::Update(const std::function<void(proto::Figures&)>& change) {
@@ -45,14 +50,16 @@ void FigureBoard::Update(const std::function<void(proto::Figures&)>& change) {
 
 void FigureBoard::AddStep(int64_t step, Time arrived, Time went_on) {
   MutexLock lock(&mutex_);
-  if (step % stride_ != 0) return;
+  const int64_t staleness = figures_.staleness_bound();
+  if (!IsKept(step, stride_, staleness)) return;
   // Models that are closed after a step each all have the step 0.
   std::erase_if(records_, [=](const Record& r) { return r.step == step; });
   records_.push_back({step, arrived, went_on});
   while (records_.size() > kMaxRecords) {
     stride_ *= 2;
-    std::erase_if(records_,
-                  [this](const Record& r) { return r.step % stride_ != 0; });
+    std::erase_if(records_, [&, stride = stride_](const Record& r) {
+      return !IsKept(r.step, stride, staleness);
+    });
   }
 }
 

@@ -26,7 +26,8 @@ class FigureBoard {
 
   // A worker has made `step`: its gradients were ready at `arrived`, and it
   // went on at `went_on`. Of steps that are many, some are kept: the same on
-  // all workers, as they are those that a power of two divides.
+  // all workers, as they are those that a power of two divides, and in ssp
+  // those that these wait for.
   void AddStep(int64_t step, Time arrived, Time went_on);
 
   // For a heartbeat; its records are not told again. Without a `clock` they

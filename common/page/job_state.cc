@@ -186,28 +186,34 @@ void JobState::TakeRecords() {
   }
 }
 
-// Of steps of which every worker has told; others explain nothing.
+// Of steps of which every worker has told, and in ssp of those that they wait
+// for, too; others explain nothing.
 void JobState::ExplainWaits() {
   std::vector<WorkerSteps> workers;
-  SyncRule rule;
   std::map<int64_t, int> told;
   for (const auto& [rank, steps] : steps_) {
     for (const auto& [number, step] : steps) ++told[number];
   }
-  for (const auto& [rank, steps] : steps_) {
-    // Explain() names workers by place.
-    workers.resize(rank + 1);
-    for (const auto& [number, step] : steps) {
-      if (told[number] == static_cast<int>(steps_.size())) {
-        workers[rank][number] = step;
-      }
-    }
-  }
+  const auto all_told = [&](int64_t number) {
+    const auto found = told.find(number);
+    return found != told.end() &&
+           found->second == static_cast<int>(steps_.size());
+  };
+  // Explain() names workers by place.
+  workers.resize(steps_.empty() ? 0 : steps_.rbegin()->first + 1);
+  SyncRule rule;
   for (const proto::ProcessView& process : view_.processes()) {
     if (!IsWorker(process) || process.figures().sync().empty()) continue;
     rule = {process.figures().sync(), process.figures().staleness_bound(),
             std::min<int>(process.figures().backup_workers(),
                           static_cast<int>(workers.size()))};
+  }
+  for (const auto& [rank, steps] : steps_) {
+    for (const auto& [number, step] : steps) {
+      if (!all_told(number)) continue;
+      WorkerStep& known = workers[rank][number] = step;
+      if (!all_told(number - rule.staleness)) known.whole = 0;
+    }
   }
   const Explanation explained = Explain(workers, rule);
   waiting_share_ = Ratio(explained.total.waiting,

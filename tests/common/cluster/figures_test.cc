@@ -74,6 +74,20 @@ TEST(FigureBoard, OfManyStepsItKeepsSomeTheSameOnAllWorkers) {
   EXPECT_GE(both.size(), 60u);
 }
 
+TEST(FigureBoard, InSspItKeepsWhatTheKeptStepsWaitFor) {
+  FigureBoard board;
+  board.Update([](proto::Figures& all) { all.set_staleness_bound(3); });
+  int explained = 0;
+  for (int64_t step = 0; step < 20000; ++step) {
+    board.AddStep(step, At(step), At(step));
+    if (step % 1000 != 0) continue;
+    const auto steps = StepsOf(board.Take(kSameClock));
+    EXPECT_LE(steps.size(), 16u);
+    for (const int64_t kept : steps) explained += steps.contains(kept - 3);
+  }
+  EXPECT_GE(explained, 60);
+}
+
 TEST(CleanFigures, LetsNobodySayWhatIsNoNumberOrTooMuch) {
   proto::Figures figures;
   figures.set_loss(std::nan(""));

@@ -160,6 +160,38 @@ TEST(JobState, TheStragglerIsWhoTheOthersWaitedFor) {
   EXPECT_NEAR(state.now()->exposed_s, 0.04 * 30 / 90, 1e-3);
 }
 
+// Of ssp's steps some are told, as of all, with those that they wait for.
+TEST(JobState, InSspTheStragglerIsWhoseStepsBeforeWereWaitedFor) {
+  FakeJob job(2);
+  JobState state;
+  for (int i = 0; i < 10; ++i) {
+    job.Second();
+    const int64_t late = (i + 1) * 1'000'000'000LL, step = 16 * (i + 1);
+    for (int w = 0; w < 2; ++w) {
+      proto::Figures& figures = *job.worker(w).mutable_figures();
+      figures.set_sync("ssp");
+      figures.set_staleness_bound(3);
+      figures.clear_records();
+      // Worker 0 is three steps ahead and waits 30 ms for worker 1, which goes
+      // on at once, as it does in its steps later.
+      const auto add = [&](int64_t number, int64_t arrived, int64_t went_on) {
+        proto::StepRecord& record = *figures.add_records();
+        record.set_step(number);
+        record.set_arrived_ns(arrived);
+        record.set_went_on_ns(went_on);
+      };
+      add(step - 3, late - (w == 0 ? 300'000'000 : 0),
+          late + (w == 0 ? -200'000'000 : 10'000'000));
+      add(step, late + (w == 0 ? -30'000'000 : 300'000'000),
+          late + (w == 0 ? 10'000'000 : 310'000'000));
+    }
+    state.Take(At(i), job.view());
+  }
+  EXPECT_EQ(state.straggler().who, "worker 1 (host h, pid 101)");
+  // 30 of the 50 ms of both workers' told steps; the steps before explain none.
+  EXPECT_NEAR(state.now()->waiting_s, 0.04 * 30 / 50, 1e-3);
+}
+
 TEST(JobState, WhereEverybodyIsLateInTurnNobodyIsAStraggler) {
   FakeJob job(3);
   JobState state;
