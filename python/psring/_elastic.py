@@ -11,7 +11,7 @@ import pickle
 import sys
 from typing import IO, TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
-from . import _job
+from . import _failure, _job
 from .collectives import broadcast_bytes, broadcast_json
 
 _Result = TypeVar("_Result")
@@ -153,7 +153,7 @@ class State:
         except (OSError, RuntimeError) as error:  # the latter of torch's writer, of a full disk, say
             raise OSError(f"commit() cannot write {path}: {error}") from error
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise TypeError(f"commit() of {', '.join(self._names)}: a value cannot be pickled: {error}") from error
+            raise TypeError(f"commit() of {', '.join(self._names)}: a value cannot be pickled: {_failure.described(error)}") from error
 
     def restore(self) -> None:
         """Back to the last commit. All ranks call it, between steps. Errors: there is none that fits."""
@@ -267,7 +267,7 @@ class State:
                 raise ValueError(f"its format is {saved['format']!r}, not {_FORMAT!r}")
         except Exception as error:  # whatever a pickle raises
             raise RuntimeError(
-                f"{path} is no commit that can be read ({type(error).__name__}: {error}). {_ANEW}"
+                f"{path} is no commit that can be read ({_failure.described(error)}). {_ANEW}"
             ) from error
         committed = {**dict.fromkeys(saved["states"], True), **dict.fromkeys(saved["values"], False)}
         mine = {name: self._has_state(getattr(self, name)) for name in self._names}
