@@ -37,6 +37,9 @@ class ProcessClock {
   }
 
   int64_t stopped() const { return stopped_.load(std::memory_order_acquire); }
+  int64_t last_stop() const {
+    return last_stop_.load(std::memory_order_relaxed);
+  }
 
  private:
   // Every thread that sees `looked_` sees `stopped_` as it is since then.
@@ -52,6 +55,9 @@ class ProcessClock {
       }
     } else if (since > kStoppedNanos) {
       // Less than that: others may have read the clock since then.
+      last_stop_.store(now - since + absl::ToInt64Nanoseconds(kTick) -
+                           stopped_.load(std::memory_order_relaxed),
+                       std::memory_order_relaxed);
       stopped_.fetch_add(since - absl::ToInt64Nanoseconds(kTick),
                          std::memory_order_release);
     }
@@ -86,6 +92,7 @@ class ProcessClock {
 
   std::atomic<int64_t> looked_ = 0;
   std::atomic<int64_t> stopped_ = 0;
+  std::atomic<int64_t> last_stop_ = 0;
   std::mutex mutex_;
   bool ticks_ = false;
 };
@@ -109,5 +116,7 @@ int64_t NowNanos() { return process_clock.Nanos(); }
 absl::Duration TimeStopped() {
   return absl::Nanoseconds(process_clock.stopped());
 }
+
+Time LastStop() { return Time::FromNanos(process_clock.last_stop()); }
 
 }  // namespace psring

@@ -68,6 +68,9 @@ int64_t MonotonicNanos();
 // For how long the process has been stopped, all in all, as far as was found.
 absl::Duration TimeStopped();
 
+// Where the last of these stops lies: what was read before it is less.
+Time LastStop();
+
 inline Time Now() { return Time::FromNanos(NowNanos()); }
 
 inline std::chrono::steady_clock::time_point Time::chrono() const {

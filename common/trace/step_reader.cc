@@ -87,9 +87,11 @@ absl::StatusOr<JobSteps> ReadSteps(const std::string& directory) {
     WorkerSteps steps = StepsOf(std::move(by_process[i]));
     for (auto& [number, step] : steps) {
       if (step.went_on == 0) continue;
-      for (int64_t* moment : {&step.arrived, &step.went_on}) {
-        *moment = (*infos)[i].CommonNs(static_cast<double>(*moment) / 1000);
-      }
+      // Where the process was stopped meanwhile, its clock stood still.
+      const int64_t took = step.went_on - step.arrived;
+      step.arrived =
+          (*infos)[i].CommonNs(static_cast<double>(step.arrived) / 1000);
+      step.went_on = step.arrived + took;
     }
     job.workers.push_back(std::move(steps));
   }

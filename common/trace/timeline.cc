@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/optim/sync_policy.h"
+#include "common/trace/clock_readings.h"
 #include "nlohmann/json.hpp"
 
 namespace psring {
@@ -189,13 +190,19 @@ void Timeline::MoveTrack(Track& track, int tid) {
 void Timeline::WriteClock() {
   const std::optional<ClockOffset> clock = clock_();
   if (!clock.has_value() || clock == written_clock_) return;
+  // After a stop, the same reading counts from there on.
+  Time at = clock->at;
+  if (written_clock_.has_value() &&
+      IsJump(absl::ToInt64Nanoseconds(clock->ahead - written_clock_->ahead))) {
+    at = clock->ahead > written_clock_->ahead ? LastStop() : Now();
+  }
   written_clock_ = clock;
   WriteNote(
       "psring_clock", "M", 0,
       absl::StrCat(
           "\"args\":{\"ahead_ns\":", absl::ToInt64Nanoseconds(clock->ahead),
           ",\"round_trip_ns\":", absl::ToInt64Nanoseconds(clock->round_trip),
-          ",\"at_ns\":", clock->at.nanos(), "}"));
+          ",\"at_ns\":", at.nanos(), "}"));
 }
 
 void Timeline::WriteNote(const std::string& name, const char* ph, int tid,

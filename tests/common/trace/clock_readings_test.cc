@@ -50,5 +50,18 @@ TEST(ClockReadings, ComeInAnyOrder) {
             (std::vector<int64_t>{2}));
 }
 
+// A process that is stopped for 3 s at 5 s, and one reading after it.
+TEST(ClockReadings, UntilAStopTheClockIsWhatItWas) {
+  const std::vector<ClockReading> readings =
+      BestReadings({{2 * kSecond, 20, 90'000},
+                    {5 * kSecond, 3 * kSecond + 20, 90'000},
+                    {6 * kSecond, 3 * kSecond + 10, 40}});
+  EXPECT_EQ(AheadAt(readings, kSecond), 20);
+  EXPECT_EQ(AheadAt(readings, 4 * kSecond), 20);
+  EXPECT_EQ(AheadAt(readings, 5 * kSecond - 1), 20);
+  EXPECT_EQ(AheadAt(readings, 5 * kSecond), 3 * kSecond + 10);
+  EXPECT_EQ(AheadAt(readings, 9 * kSecond), 3 * kSecond + 10);
+}
+
 }  // namespace
 }  // namespace psring

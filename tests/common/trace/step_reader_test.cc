@@ -58,6 +58,22 @@ void AddStep(json& trace, int step, int begin_ms) {
   AddSpan(trace, "wait", step, begin_ms + 3, 0);
 }
 
+// For 3 s, in the wait of a step, as the coordinator's clock shows.
+TEST(ReadSteps, AStoppedProcessHasNotWaitedMeanwhile) {
+  json trace = HeadOfTrace();
+  const int64_t stop = kOriginNs + 4 * kMs;
+  trace.push_back(ClockEvent(3'000 * kMs, 1, stop));
+  AddSpan(trace, "step", 1, 0, 9);
+  AddSpan(trace, "wait", 1, 3, 6);
+  AddSpan(trace, "step", 2, 9, 9);
+  AddSpan(trace, "wait", 2, 12, 6);
+  const WorkerSteps steps = Read(trace);
+  EXPECT_EQ(steps.at(1).arrived, kOriginNs + 3 * kMs);
+  EXPECT_EQ(steps.at(1).went_on, kOriginNs + 9 * kMs);
+  EXPECT_EQ(steps.at(2).arrived, kOriginNs + 3'012 * kMs);
+  EXPECT_EQ(steps.at(2).went_on, kOriginNs + 3'018 * kMs);
+}
+
 TEST(ReadSteps, TellsWhereTheTimeOfAStepWent) {
   json trace = HeadOfTrace();
   AddStep(trace, 7, 100);
