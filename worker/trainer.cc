@@ -74,7 +74,7 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
       report_({.member = parts.member,
                .metrics = parts.metrics,
                .exchange = parts.exchange},
-              options.plan, options.progress.step),
+              options.plan),
       step_(options.progress.step) {}
 
 Time Trainer::Deadline() const { return StepDeadline(options_.step_timeout); }
@@ -347,6 +347,7 @@ absl::StatusOr<bool> Trainer::AfterStep(int64_t before) {
 
 TrainingReport::State Trainer::State() const {
   return {.step = step_,
+          .num_steps = num_steps_,
           .time = training_time_,
           .loss = last_loss_,
           .images_per_second = epoch_stats_.ImagesPerSecond() * num_workers_,

@@ -15,12 +15,8 @@ constexpr absl::Duration kInterval = absl::Milliseconds(200);
 
 }  // namespace
 
-TrainingReport::TrainingReport(const Parts& parts, const JobPlan& plan,
-                               int64_t first_step)
-    : parts_(parts),
-      plan_(plan),
-      first_step_(first_step),
-      told_{.step = first_step} {
+TrainingReport::TrainingReport(const Parts& parts, const JobPlan& plan)
+    : parts_(parts), plan_(plan) {
   parts.member.figures().Update(
       [&](proto::Figures& all) { all.set_total_steps(plan.total_steps); });
 }
@@ -36,7 +32,8 @@ void TrainingReport::TellStep(const State& state, const StepTimes& times) {
 void TrainingReport::WriteStep(const State& state, const StepTimes& times) {
   const auto mean = [&](absl::Duration since) {
     return absl::ToDoubleSeconds(since) /
-           static_cast<double>(std::max<int64_t>(state.step - told_.step, 1));
+           static_cast<double>(
+               std::max<int64_t>(state.num_steps - told_.num_steps, 1));
   };
   parts_.metrics.Write(
       {{"event", "step"},
@@ -47,13 +44,13 @@ void TrainingReport::WriteStep(const State& state, const StepTimes& times) {
        {"learning_rate", plan_.RateAt(state.step - 1)},
        {"compute_seconds", mean(times.compute - told_.compute)},
        {"exposed_seconds", mean(times.exposed - told_.exposed)}});
-  told_ = {state.step, times.compute, times.exposed};
+  told_ = {state.num_steps, times.compute, times.exposed};
 }
 
 void TrainingReport::TellFigures(const State& state, const StepTimes& times) {
   const Traffic traffic = parts_.exchange.traffic();
   parts_.member.figures().Update([&](proto::Figures& all) {
-    all.set_steps(state.step - first_step_);
+    all.set_steps(state.num_steps);
     all.set_compute_seconds(absl::ToDoubleSeconds(times.compute));
     all.set_exposed_seconds(absl::ToDoubleSeconds(times.exposed));
     all.set_catch_up_seconds(absl::ToDoubleSeconds(times.catch_up));

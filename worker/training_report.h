@@ -40,8 +40,9 @@ class TrainingReport {
   // How the training stands after a step.
   struct State {
     int64_t step = 0;
-    absl::Duration time;  // since the first step began, without evaluations
-    double loss = 0;      // the last that is known
+    int64_t num_steps = 0;  // made; a late backup worker leaves some out
+    absl::Duration time;    // since the first step began, without evaluations
+    double loss = 0;        // the last that is known
     double images_per_second = 0;  // of all workers, in this epoch
     int64_t num_images = 0;        // of this worker
   };
@@ -53,8 +54,7 @@ class TrainingReport {
     double images_per_second = 0;  // of all workers
   };
 
-  // `first_step`: where the training began.
-  TrainingReport(const Parts& parts, const JobPlan& plan, int64_t first_step);
+  TrainingReport(const Parts& parts, const JobPlan& plan);
 
   // After each step; tells of some, and of the last.
   void TellStep(const State& state, const StepTimes& times);
@@ -64,7 +64,7 @@ class TrainingReport {
  private:
   // What the last line about a step has told of.
   struct Told {
-    int64_t step = 0;
+    int64_t num_steps = 0;
     absl::Duration compute = {};
     absl::Duration exposed = {};
   };
@@ -74,7 +74,6 @@ class TrainingReport {
 
   const Parts parts_;
   const JobPlan plan_;
-  const int64_t first_step_;
   Told told_;
   Time next_ = Time::InfinitePast();
 };
