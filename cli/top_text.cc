@@ -48,7 +48,9 @@ std::string Head(const JobState& state) {
     absl::StrAppend(&text, ", ", FormatCount(now.samples_per_second),
                     " samples/s");
   }
-  absl::StrAppend(&text, "\na step: compute ", Seconds(now.compute_s),
+  absl::StrAppend(&text, "\n");
+  if (!now.paced) return text;
+  absl::StrAppend(&text, "a step: compute ", Seconds(now.compute_s),
                   ", exposed ", Seconds(now.exposed_s), ", waiting for others ",
                   Seconds(now.waiting_s));
   if (now.slowed_s > 0) {

@@ -142,7 +142,8 @@ void JobState::MeasurePaces(Time now) {
     const proto::Figures& figures = process.figures();
     const double dt = absl::ToDoubleSeconds(now - last.when);
     const int64_t steps = figures.steps() - last.figures.steps();
-    if (is_new) {
+    if (is_new || (IsWorker(process) && last.figures.steps() == 0)) {
+      // What lies before the first step is no step's.
       last.when = now;
       last.figures = figures;
     } else if (now - last.when >= kPaceInterval &&
@@ -224,7 +225,8 @@ void JobState::ExplainWaits() {
   const JobPoint point = PointNow();
   const double step =
       point.compute_s + point.exposed_s + point.waiting_s + point.slowed_s;
-  if (share < kMostOfWaiting || point.waiting_s < kWaitingThatCounts * step) {
+  if (!point.paced || share < kMostOfWaiting ||
+      point.waiting_s < kWaitingThatCounts * step) {
     return;
   }
   for (const proto::ProcessView& process : view_.processes()) {
@@ -292,9 +294,10 @@ JobPoint JobState::PointNow() const {
     }
     point.staleness += pace.staleness * pace.updates_per_second;
     updates += pace.updates_per_second;
-    if (!IsWorker(process)) continue;
+    // Of the others, no pace is known yet.
+    if (!IsWorker(process) || pace.steps_per_second <= 0) continue;
     ++workers;
-    point.paced |= pace.steps_per_second > 0;
+    point.paced = true;
     point.samples_per_second += pace.samples_per_second;
     point.steps_per_second += pace.steps_per_second;
     point.compute_s += pace.compute_s;

@@ -123,6 +123,28 @@ TEST(JobState, RatesAndStepTimesComeFromWhatHasBeenCounted) {
   EXPECT_EQ(state.points().back().seconds, 9);
 }
 
+// A script may prepare for minutes, and its first step computes nothing.
+TEST(JobState, WhatLiesBeforeTheFirstStepIsNoStepsTime) {
+  FakeJob job(2);
+  JobState state;
+  for (int i = 0; i < 60; ++i) state.Take(At(i), job.view());
+  EXPECT_FALSE(state.now()->paced);
+  for (int i = 60; i < 64; ++i) state.Take(At(i), job.Second());
+  EXPECT_NEAR(state.now()->samples_per_second, 2 * 640, 1);
+}
+
+TEST(JobState, AWorkerWhosePaceIsNotKnownYetIsNoPartOfTheMean) {
+  FakeJob job(2);
+  JobState state;
+  for (int i = 0; i < 10; ++i) {
+    job.Second();
+    job.worker(1).mutable_figures()->Clear();
+    state.Take(At(i), job.view());
+  }
+  EXPECT_NEAR(state.now()->compute_s, 0.06, 1e-6);
+  EXPECT_NEAR(state.now()->steps_per_second, 10, 0.1);
+}
+
 // Heartbeats come between two steps that take longer than they do.
 TEST(JobState, StepsThatTakeManySecondsHaveASteadyPace) {
   FakeJob job(1);
@@ -158,6 +180,20 @@ TEST(JobState, TheStragglerIsWhoTheOthersWaitedFor) {
   // Two of three waited 30 of 40 ms, the last one for nobody.
   EXPECT_NEAR(state.now()->waiting_s, 0.04 * 60 / 90, 1e-3);
   EXPECT_NEAR(state.now()->exposed_s, 0.04 * 30 / 90, 1e-3);
+}
+
+// Steps of which nobody knows how long they take.
+TEST(JobState, WithoutAPaceNobodyIsAStraggler) {
+  FakeJob job(3);
+  JobState state;
+  for (int i = 0; i < 10; ++i) {
+    job.Second();
+    job.Record(/*late=*/1, absl::Milliseconds(1));
+    for (int w = 0; w < 3; ++w) job.worker(w).mutable_figures()->set_steps(1);
+    state.Take(At(i), job.view());
+  }
+  EXPECT_FALSE(state.now()->paced);
+  EXPECT_EQ(state.straggler().who, "");
 }
 
 // Of ssp's steps some are told, as of all, with those that they wait for.
