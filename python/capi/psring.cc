@@ -95,6 +95,7 @@ int psring_wait(int64_t handle, int timeout_ms) {
   if (IsCollective(handle)) {
     const Lease p = JoinedProcess();
     if (!p) return PSRING_INVALID;
+    p->session->NoteMeeting(handle);
     const auto done =
         p->session->collectives().Wait(CollectiveOf(handle), timeout);
     if (!done.ok()) return CodeOf(done.status());

@@ -164,8 +164,12 @@ int64_t psring_updates(int64_t model) {
 }
 
 int64_t psring_synchronise(int64_t model) {
-  return StartOnModel(std::make_shared<ModelUse>(model),
-                      [](ScriptModel& m) { return m.Synchronise(); });
+  auto use = std::make_shared<ModelUse>(model);
+  if (!*use) return PSRING_INVALID;
+  Session& session = *use->lease->session;
+  return StartOnModel(std::move(use), [&session](ScriptModel& m) {
+    return session.Synchronise(m);
+  });
 }
 
 int64_t psring_fetch_slots(int64_t model, float* const* slots,

@@ -246,6 +246,37 @@ absl::Status Session::Finish(ScriptModel& model) {
   return status;
 }
 
+void Session::NoteMeeting(int64_t handle) {
+  MutexLock lock(&mutex_);
+  if (meeting_.first != handle) meeting_ = {handle, Now()};
+}
+
+absl::Status Session::Synchronise(ScriptModel& model) {
+  if (absl::Status s = model.Synchronise(); !s.ok()) return s;
+  MutexLock lock(&mutex_);
+  const absl::Duration took = Now() - std::max(meeting_.second, last_step_);
+  // Others' steps are waited for, which is nothing that the script computes.
+  if (last_step_ != Time()) last_step_ += took;
+  job_->member().figures().Update([&](proto::Figures& all) {
+    const double seconds = absl::ToDoubleSeconds(took);
+    all.set_exposed_seconds(all.exposed_seconds() + seconds);
+    all.set_catch_up_seconds(all.catch_up_seconds() + seconds);
+  });
+  TellTraffic(model);
+  return absl::OkStatus();
+}
+
+void Session::TellTraffic(ScriptModel& model) {
+  const Traffic traffic = model.traffic();
+  Traffic& told = told_[&model];
+  job_->member().figures().Update([&](proto::Figures& all) {
+    all.set_bytes_sent(all.bytes_sent() + traffic.sent - told.sent);
+    all.set_bytes_received(all.bytes_received() + traffic.received -
+                           told.received);
+  });
+  told = traffic;
+}
+
 void Session::TellStep(ScriptModel& model, int64_t step, Time begin, Time end) {
   FigureBoard& board = job_->member().figures();
   const bool first =
@@ -255,19 +286,14 @@ void Session::TellStep(ScriptModel& model, int64_t step, Time begin, Time end) {
   const absl::Duration computed =
       last_step_ == Time() ? absl::ZeroDuration() : begin - last_step_;
   last_step_ = end;
-  const Traffic traffic = model.traffic();
-  Traffic& told = told_[&model];
   board.Update([&](proto::Figures& all) {
     if (first) all.set_steps(all.steps() + 1);
     all.set_compute_seconds(all.compute_seconds() +
                             std::max(absl::ToDoubleSeconds(computed), 0.0));
     all.set_exposed_seconds(all.exposed_seconds() +
                             absl::ToDoubleSeconds(end - begin));
-    all.set_bytes_sent(all.bytes_sent() + traffic.sent - told.sent);
-    all.set_bytes_received(all.bytes_received() + traffic.received -
-                           told.received);
   });
-  told = traffic;
+  TellTraffic(model);
 }
 
 void Session::TellLog(const nlohmann::json& line) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -83,6 +84,11 @@ class Session {
   // fails soon, with its name.
   absl::Status Finish(ScriptModel& model);
 
+  // A collective is waited for.
+  void NoteMeeting(int64_t handle);
+  // ScriptModel::Synchronise, of workers that have just met in a collective.
+  absl::Status Synchronise(ScriptModel& model);
+
   Collectives& collectives() { return *collectives_; }
   // What the program does, as the job sees it: it runs by itself but for the
   // scopes in which it waits here. After Join.
@@ -102,6 +108,8 @@ class Session {
   // For the collectives' thread.
   std::vector<ModelStep> StepsAwaited(absl::Duration at_least);
   bool Owes(const ModelStep& step);
+  // What the model has sent and received, too.
+  void TellTraffic(ScriptModel& model) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // To those who look at the job: a step's figures, and what a script logs.
   void TellStep(ScriptModel& model, int64_t step, Time begin, Time end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -137,6 +145,8 @@ class Session {
   };
   std::map<const ScriptModel*, WaitingStep> waiting_ ABSL_GUARDED_BY(mutex_);
   Time last_step_ ABSL_GUARDED_BY(mutex_);  // when it ended
+  // The last collective that was waited for, and since when.
+  std::pair<int64_t, Time> meeting_ ABSL_GUARDED_BY(mutex_) = {-1, Time()};
   // What the figures hold of each model's traffic.
   std::map<const ScriptModel*, Traffic> told_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> stop_asked_ = false;
