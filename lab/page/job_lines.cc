@@ -17,10 +17,22 @@ namespace {
 
 constexpr int kBarWidth = 24;
 
+// At which the job's step grows. A late backup worker leaves steps out, and the
+// fastest one makes all of them.
+double StepsPerSecond(const JobState& state) {
+  double steps = state.now()->steps_per_second;
+  if (state.sync() != "bsp") return steps;
+  for (const Pace& pace : state.paces()) {
+    steps = std::max(steps, pace.steps_per_second);
+  }
+  return steps;
+}
+
 // How far a job that trains is, part by part.
 std::vector<std::string> Parts(const JobState& state) {
   const JobPoint& now = *state.now();
   const auto total = static_cast<double>(state.total_steps());
+  const double steps = StepsPerSecond(state);
   std::vector<std::string> parts = {
       absl::StrCat("step ", FormatCount(now.step))};
   if (total > 0) absl::StrAppend(&parts[0], " of ", FormatCount(total));
@@ -30,11 +42,11 @@ std::vector<std::string> Parts(const JobState& state) {
   if (now.samples_per_second > 0) {
     parts.push_back(
         absl::StrCat(FormatCount(now.samples_per_second), " samples/s"));
-  } else if (now.steps_per_second > 0) {
-    parts.push_back(absl::StrFormat("%.3g steps/s", now.steps_per_second));
+  } else if (steps > 0) {
+    parts.push_back(absl::StrFormat("%.3g steps/s", steps));
   }
-  if (total > 0 && now.steps_per_second > 0) {
-    const double left = std::max(0.0, total - now.step) / now.steps_per_second;
+  if (total > 0 && steps > 0) {
+    const double left = std::max(0.0, total - now.step) / steps;
     parts.push_back(absl::StrCat(FormatClock(left), " left"));
   }
   return parts;
