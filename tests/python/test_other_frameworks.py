@@ -60,6 +60,26 @@ def test_jax_eager_and_jit():
         assert all(out), out
 
 
+def jax_with_uneven_batches():
+    """Each batch takes a while, so that JAX has returned from the last ones before their calls."""
+    import jax
+    import jax.numpy as jnp
+
+    import psring.jax as ps
+
+    ps.init()
+    prepare = jax.jit(lambda x: x + 0 * jax.lax.fori_loop(0, 20, lambda _, m: jnp.tanh(m @ m), jnp.ones((500, 500)) * x)[0, 0])
+    step = jax.jit(lambda x: ps.allreduce(x, op=ps.Sum))
+    prepare(jnp.float32(0)).block_until_ready()  # compiled
+    sums = [step(prepare(jnp.float32(ps.rank() + 1))) for _ in range(2 + 2 * ps.rank())]
+    return ps.join(), [float(value) for value in sums]
+
+
+def test_jax_joins_after_the_calls_of_its_last_batches():
+    needs("jax")
+    assert run(jax_with_uneven_batches, timeout=200) == [(1, [3.0, 3.0]), (1, [3.0, 3.0, 2.0, 2.0])]
+
+
 def traced_again_on_one_rank():
     """Means of batches of which the last one is shorter on rank 1, which then traces its step anew."""
     import jax

@@ -21,10 +21,8 @@ those of a GPU are copied through the host's memory.
 
 from typing import TYPE_CHECKING
 
-import jax as _jax
-
-from .. import _horovod, _job, _lib
-from . import elastic
+from .. import _horovod, _job
+from . import _arrays, elastic
 from .._job import is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import PsringError
 from .._lifecycle import init, shutdown
@@ -38,25 +36,14 @@ from ..collectives import (
     allgather_object,
     barrier,
     broadcast_object,
-    join,
     mean,
     sum,
 )
 from ..process_sets import ProcessSet, global_process_set
-from .collectives import allreduce, broadcast
+from .collectives import allreduce, broadcast, join
 from .fused import FusedOptimizer
 
-
-def _wait_for_callbacks() -> None:
-    """JAX returns from a jitted function before its callbacks have run."""
-    try:
-        _jax.effects_barrier()
-    except RuntimeError as error:
-        known = _lib.failure()
-        raise _lib.JobFailedError(known) if known else PsringError(f"a call within jit failed: {error}") from error
-
-
-_job.before_end(_wait_for_callbacks)
+_job.before_end(_arrays.wait_for_callbacks)
 
 __all__ = [
     "Average", "FusedOptimizer", "Max", "Min", "Product", "ProcessSet", "PsringError", "Sum", "allgather_object",

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
-from .. import _job
+from .. import _job, _lib
 
 # XLA takes memory of others as it is where it is aligned so.
 _ALIGNMENT = 64
@@ -77,3 +77,12 @@ def call_on_host(
     like = arguments if like is None else like
     shapes = [jax.ShapeDtypeStruct(jax.numpy.shape(leaf), jax.numpy.result_type(leaf)) for leaf in like]
     return io_callback(lambda *arrays: call(list(arrays)), shapes, *arguments, ordered=True)
+
+
+def wait_for_callbacks() -> None:
+    """JAX returns from a jitted function before its callbacks have run."""
+    try:
+        jax.effects_barrier()
+    except RuntimeError as error:
+        known = _lib.failure()
+        raise _lib.JobFailedError(known) if known else _lib.PsringError(f"a call within jit failed: {error}") from error
