@@ -20,7 +20,8 @@ def _summed(value: Any) -> Any:
 @keras.saving.register_keras_serializable("psring")
 class SyncBatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
     """keras.layers.BatchNormalization whose mean and variance are those of all ranks' batches, which may differ in
-    size. In evaluation it is the same as that, and so are its arguments and weights.
+    size. In evaluation it is the same as that, and so are its arguments and weights. Training needs init(), also in a
+    single process.
 
     All ranks call it in the same order. A forward pass takes two small allreduces, and so does its backward pass; the
     gradient is the exact one.
