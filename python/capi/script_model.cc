@@ -223,9 +223,9 @@ absl::Status ScriptModel::Finish() {
   }
   submitted_.assign(submitted_.size(), false);
   num_submitted_ = 0;
-  job_.member().ReportStep(exchange_->step());
   const StandardFloatingPoint modes;
   if (absl::Status s = exchange_->Finish(Deadline()); !s.ok()) return s;
+  job_.member().ReportStep(exchange_->step());
   const bool have_own = client_->spec().rates_from_workers();
   return have_own && waits_for_all()
              ? rate_check_.AfterStep(flat_.rates, Deadline())

@@ -187,6 +187,8 @@ def test_a_long_wait_is_told_with_the_name_of_who_holds_it_up(job):
     (job.folder / "hang").touch()
     try:
         waits = job.await_state(lambda s: any(p["waits_for"] for p in s["processes"]))
+        [hung] = [p for p in waits["processes"] if p["role"] == "worker" and p["rank"] == 1]
+        assert hung["step"] % 5 == 1, hung  # with the one that it has just made
         for process in waits["processes"]:
             assert not process["waits_for"] or "worker 1 (" in process["waits_for"], process
         # Worker 0 may have begun to wait later than the one that is told of.
