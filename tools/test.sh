@@ -58,12 +58,17 @@ has_type_checker() {
   "$1" -c "from mypy.version import __version__ as v; assert v.startswith('$TYPE_CHECKER.')" > /dev/null 2>&1
 }
 
+# put_into VENV PACKAGES...: fails where they cannot be had.
+put_into() {
+  local python=$1/bin/python3
+  say "installs ${*:2} into $1 (log: $state/setup.log)"
+  { [ -x "$python" ] || logged python3 -m venv "$1"; } && logged "$python" -m pip install "${@:2}"
+}
+
 # install_in_venv PACKAGES...: fails where they cannot be had.
 install_in_venv() {
-  local python=$root/.venv/bin/python3
   [ "$may_install" = yes ] && python3 -c 'import ensurepip, venv' 2> /dev/null || return
-  say "installs $* into $root/.venv (log: $state/setup.log)"
-  { [ -x "$python" ] || logged python3 -m venv "$root/.venv"; } && logged "$python" -m pip install "$@"
+  put_into "$root/.venv" "$@"
 }
 
 set_up_python_packages() {
@@ -122,10 +127,7 @@ run_python_tests() {
 
 # install_into VENV PACKAGES...
 install_into() {
-  local python=$1/bin/python3
-  say "installs ${*:2} into $1 (log: $state/setup.log)"
-  { [ -x "$python" ] || logged python3 -m venv "$1"; } &&
-    logged "$python" -m pip install "${@:2}" || die "pip could not install ${*:2}"
+  put_into "$@" || die "pip could not install ${*:2}"
 }
 
 FRAMEWORKS="tensorflow-cpu jax keras tensorboard mlflow-skinny lightning accelerate transformers"

@@ -55,6 +55,8 @@ class Moment:
 
 # After this process has joined.
 at_init = Moment()
+# Before it says that it has no more data.
+before_join = Moment()
 # Before it says that it has done its part.
 before_end = Moment()
 # Before it leaves by shutdown().

@@ -42,6 +42,7 @@ def join() -> int:
 
 def start_join() -> "_lib.Operation":
     _job.current()
+    _job.before_join.come()
     return _lib.Operation(_lib.library().psring_join_uneven())
 
 

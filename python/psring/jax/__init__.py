@@ -36,13 +36,15 @@ from ..collectives import (
     allgather_object,
     barrier,
     broadcast_object,
+    join,
     mean,
     sum,
 )
 from ..process_sets import ProcessSet, global_process_set
-from .collectives import allreduce, broadcast, join
+from .collectives import allreduce, broadcast
 from .fused import FusedOptimizer
 
+_job.before_join(_arrays.wait_for_callbacks)  # of its last batches, which would come after its join
 _job.before_end(_arrays.wait_for_callbacks)
 
 __all__ = [

@@ -11,7 +11,7 @@ from .._host_arrays import broadcast_in_place
 from .._packs import WORTH_PACKING, Comparison, Kind, Packs
 from ..collectives import Average, ReduceOp, Sum, auto_name, name_among
 from ..process_sets import ProcessSet, global_process_set
-from ._arrays import call_on_host, empty, on_host, to_jax, traced, wait_for_callbacks
+from ._arrays import call_on_host, empty, on_host, to_jax, traced
 
 
 # What a collective does with leaves, its name, and whether this is in jit; and with the gradients of
@@ -212,11 +212,3 @@ def broadcast(
         return [mean * (_job.rank() == root_rank) for mean in means]
 
     return _call_on_leaves("broadcast", call, gradient, tree, None, name, process_set)
-
-
-def join() -> int:
-    wait_for_callbacks()  # of this rank's last batches, which would come after its join
-    return memory.join()
-
-
-join.__doc__ = memory.join.__doc__

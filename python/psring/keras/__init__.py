@@ -17,11 +17,10 @@ from .._job import is_initialized, local_rank, local_size, rank, size
 from .._lib import PsringError
 from .._lifecycle import init, shutdown
 from .._metrics import log
-from ..collectives import Average, Sum, allgather_object, barrier, broadcast_object, mean, sum
+from ..collectives import Average, Sum, allgather_object, barrier, broadcast_object, join, mean, sum
 from ..process_sets import ProcessSet, global_process_set
 from .batch_norm import SyncBatchNormalization
 from .callbacks import BroadcastCallback, LearningRateWarmupCallback, MetricAverageCallback, broadcast_weights
-from .on_host import join
 from .optimizer import DistributedOptimizer
 
 __all__ = [

@@ -7,14 +7,12 @@ import keras
 
 from .. import _job
 from ..collectives import Sum
+from .on_host import supported_backend
 
 
 def _summed(value: Any) -> Any:
     """Over all ranks, with a gradient."""
-    backend = keras.backend.backend()
-    if backend not in ("torch", "jax", "tensorflow"):
-        raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
-    return importlib.import_module(f"..{backend}", "psring.keras").allreduce(value, op=Sum)
+    return importlib.import_module(f"..{supported_backend()}", "psring.keras").allreduce(value, op=Sum)
 
 
 @keras.saving.register_keras_serializable("psring")

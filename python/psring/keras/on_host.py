@@ -6,13 +6,20 @@ from typing import Any, Callable, List, Optional
 import keras
 import numpy as np
 
-from .. import collectives as memory
 from .._packs import Kind
 
 NO_XLA = (
     "psring.keras: XLA cannot call psring on TensorFlow: model.compile(..., jit_compile=False), and tf.function "
     "without jit_compile"
 )
+
+
+def supported_backend() -> str:
+    """Keras's. Errors: another one than psring supports."""
+    backend = keras.backend.backend()
+    if backend not in ("torch", "jax", "tensorflow"):
+        raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
+    return str(backend)
 
 
 def kind_of(value: Any) -> Kind:
@@ -58,7 +65,7 @@ def on_host(
 ) -> List[Any]:
     """call(arguments) as the backend's program comes to it: in a compiled one, each time that it
     runs. Results have the shapes and dtypes of `like`; call() may write into them later."""
-    backend = keras.backend.backend()
+    backend = supported_backend()
     if backend == "torch":
         import torch
 
@@ -68,8 +75,6 @@ def on_host(
         from ..jax._arrays import call_on_host
 
         return call_on_host(lambda arrays: _copies_for_jax(call(arrays)), arguments, like)
-    if backend != "tensorflow":
-        raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
     import tensorflow as tf
 
     dense = [tf.convert_to_tensor(argument) for argument in arguments]  # an embedding's gradient is sparse
@@ -103,11 +108,3 @@ def await_host_calls() -> None:
         import jax
 
         jax.effects_barrier()
-
-
-def join() -> int:
-    await_host_calls()  # of this rank's last batches, which would come after its join
-    return memory.join()
-
-
-join.__doc__ = memory.join.__doc__

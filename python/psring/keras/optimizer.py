@@ -13,7 +13,7 @@ from .._packs import Comparison, Packs
 from ..collectives import Average, ReduceOp, Sum, lasting_name
 from ..process_sets import ProcessSet, global_process_set
 from .fused import Fused
-from .on_host import NO_XLA, in_order, kind_of, packing_ops
+from .on_host import NO_XLA, in_order, kind_of, packing_ops, supported_backend
 
 
 def _rates_of(optimizer: Any, variables: List[Any]) -> Any:
@@ -46,7 +46,7 @@ def _compare(rates: Any, comparison: Comparison, name: str, process_set: Process
 def _reduce(grads: List[Any], rates: Any, op: ReduceOp, name: str, process_set: ProcessSet) -> List[Any]:
     """Reduces what is not None, compares the ranks' rates, and counts a step, wherever the backend's program
     comes to it."""
-    backend = keras.backend.backend()
+    backend = supported_backend()
     present = [i for i, grad in enumerate(grads) if grad is not None]
     values = [grads[i] for i in present]
     if backend == "tensorflow":
@@ -72,7 +72,7 @@ def _reduce(grads: List[Any], rates: Any, op: ReduceOp, name: str, process_set: 
             return reduce_all(arrays[:-1], op, name, process_set)
 
         reduced = call_on_host(call_with_jax, [*values, rates], values)
-    elif backend == "tensorflow":
+    else:
 
         def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
             _metrics.count_step()
@@ -80,8 +80,6 @@ def _reduce(grads: List[Any], rates: Any, op: ReduceOp, name: str, process_set: 
             return reduce_numpy(arrays[:-1], op, name, process_set)
 
         reduced = in_order(call, [*values, rates], values)
-    else:
-        raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
     out = list(grads)
     for i, value in zip(present, packs.unpack(reduced, packing_ops())):
         out[i] = value
