@@ -44,8 +44,8 @@ END
 }
 
 # Tests read checkpoints with the first ones, and are skipped where no python has
-# them; the Python package is tested with the last one.
-PYTHON_PACKAGES="safetensors numpy pytest"
+# them; the Python package is tested with the last two.
+PYTHON_PACKAGES="safetensors numpy pytest pytest-xdist"
 
 has_python_packages() {
   "$1" -c 'import numpy, safetensors, pytest' > /dev/null 2>&1
@@ -114,15 +114,16 @@ run_pytest() {
   record "$state/$name.xml" $code
 }
 
-# The Python package.
+# The Python package: a file of tests on each core, as its jobs wait more than they compute.
 run_python_tests() {
-  local python=$root/.venv/bin/python3
+  local python=$root/.venv/bin/python3 beside=()
   "$python" -c 'import pytest, torch' > /dev/null 2>&1 || python=python3
   if ! "$python" -c 'import pytest, torch' > /dev/null 2>&1; then
     say "no python has torch and pytest: the Python package is not tested"
     return
   fi
-  run_pytest python "$python" tests/python
+  if "$python" -c 'import xdist' 2> /dev/null; then beside=(-n "$(nproc)" --dist loadfile); fi
+  run_pytest python "$python" ${beside[@]+"${beside[@]}"} tests/python
 }
 
 # install_into VENV PACKAGES...
@@ -311,10 +312,10 @@ finish_oldest_torch() {
     //tests/integration:checkpoint_test
 }
 
-# Starts the tests of Python and of engines beside others, in a process group of its own, which
+# Starts the tests of Python, then of engines, beside others, in a process group of its own, which
 # SIGINT reaches. pytest_group: its leader.
 start_pytest() {
-  # Theirs is one test after the other: what compiles gives way.
+  # The longest to run: what compiles gives way.
   bazel_prefix=(nice -n 5)
   build_for_pytest
   say "tests: python and engines, beside the others (log: $state/pytest.log)"
