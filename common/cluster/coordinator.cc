@@ -75,7 +75,9 @@ class RefusalLog {
     }
     if (now < quiet_until_) news.no_key = news.needs_key = 0;
     Tell(socket, news.other_key, "whose key is not this job's", &other_key_);
-    Tell(socket, news.no_key, "that shows no key, but this job has one",
+    // Also one with another key, which is refused, then looks why.
+    Tell(socket, news.no_key,
+         "that shows no key, or hung up before it could: this job has one",
          &no_key_);
     Tell(socket, news.needs_key,
          "that has a key, or is none of psring's: this job has no key",
