@@ -61,10 +61,13 @@ void SendAll(Socket& socket, std::vector<Membership::Outgoing> messages) {
   }
 }
 
-// Says who was refused, for each reason at its 1st, 10th, 100th time ...
+// Says whose connections were refused, for each reason at its 1st, 10th, 100th
+// one ... A process tries again and again.
 class RefusalLog {
  public:
-  void Tell(Socket& socket) {
+  // Returns the reason of those that are new, as Membership::OnRefusedKey takes
+  // it; null: there are none.
+  const char* Tell(Socket& socket) {
     const Time now = Now();
     const absl::Duration stopped = TimeStopped();
     Socket::Refusals news = socket.TakeRefusals();
@@ -74,14 +77,17 @@ class RefusalLog {
       quiet_until_ = now + kAfterStop;
     }
     if (now < quiet_until_) news.no_key = news.needs_key = 0;
-    Tell(socket, news.other_key, "whose key is not this job's", &other_key_);
+    const char* whose = nullptr;
+    Tell(socket, news.needs_key,
+         "that has a key, or is none of psring's: this job has no key",
+         &needs_key_, &whose);
     // Also one with another key, which is refused, then looks why.
     Tell(socket, news.no_key,
          "that shows no key, or hung up before it could: this job has one",
-         &no_key_);
-    Tell(socket, news.needs_key,
-         "that has a key, or is none of psring's: this job has no key",
-         &needs_key_);
+         &no_key_, &whose);
+    Tell(socket, news.other_key, "whose key is not this job's", &other_key_,
+         &whose);
+    return whose;
   }
 
  private:
@@ -91,12 +97,13 @@ class RefusalLog {
   };
 
   static void Tell(const Socket& socket, int64_t news, const char* whose,
-                   Count* count) {
+                   Count* count, const char** last) {
+    if (news > 0) *last = whose;
     count->all += news;
     if (count->all < count->next) return;
     while (count->next <= count->all) count->next *= 10;
-    LogWarning("$0 refuses a process $1 ($2 so far)", socket.endpoint(), whose,
-               count->all);
+    LogWarning("$0 refuses a process $1 (connections so far: $2)",
+               socket.endpoint(), whose, count->all);
   }
 
   Count other_key_, no_key_, needs_key_;
@@ -226,7 +233,9 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
     Serve(socket, membership, peers, looks, anyone_joined_);
-    refusals.Tell(socket);
+    if (const char* whose = refusals.Tell(socket)) {
+      membership.OnRefusedKey(whose);
+    }
     if (Now() < next_tick) continue;
     next_tick = Now() + kTick;
     SendAll(socket, membership.OnTick(Now()));

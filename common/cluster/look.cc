@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/cluster/membership.h"
+#include "common/net/greeting.h"
 #include "common/net/socket.h"
 #include "common/printable.h"
 
@@ -64,7 +65,7 @@ absl::StatusOr<proto::JobView> LookAtJob(Context& context,
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "no coordinator of a job has answered at ", coordinator, " within ",
-      absl::FormatDuration(timeout),
+      absl::FormatDuration(timeout), ": ", DescribeListener(coordinator),
       ". Check that the job runs there, that it is of this version, and that "
       "this is its key (--key-file; --insecure if the job has none)"));
 }

@@ -12,6 +12,7 @@
 #include "common/cluster/member.h"
 #include "common/cluster/process_names.h"
 #include "common/log.h"
+#include "common/net/greeting.h"
 #include "common/printable.h"
 
 namespace psring {
@@ -203,9 +204,10 @@ void Member::CheckCoordinator(Time now) {
     return Fail(absl::DeadlineExceededError(absl::StrCat(
         "no coordinator has answered at ", options_.coordinator, " within ",
         absl::FormatDuration(options_.join_timeout),
-        earlier_job_.empty() ? ""
-                             : absl::StrCat(", except one of an earlier job (",
-                                            earlier_job_, ")"),
+        earlier_job_.empty()
+            ? absl::StrCat(": ", DescribeListener(options_.coordinator))
+            : absl::StrCat(", except one of an earlier job (", earlier_job_,
+                           ")"),
         ". Is one started there (by rank 0 of a script, or by "
         "--host-coordinator), and is the address reachable from this host?")));
   }

@@ -304,7 +304,8 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
     if (member.left || silent <= options_.dead_after) continue;
     return End(absl::UnavailableError(
         absl::StrCat("lost ", Named(member), " at step ", member.step,
-                     ": last heard from ", DescribeSeconds(silent), " ago")));
+                     ": last heard from ", DescribeSeconds(silent), " ago",
+                     ExplainSilence(members_, member, now))));
   }
   for (const auto& [peer, member] : members_) {
     const bool judged = member.progress_timeout > absl::ZeroDuration() &&
@@ -318,16 +319,21 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
         /*hang=*/true);
   }
   if (state_ == State::kForming && now - first_join_ > options_.join_timeout) {
-    return End(absl::DeadlineExceededError(
-        absl::StrCat("the job is not complete after ",
-                     DescribeSeconds(options_.join_timeout), ": ", Missing(),
-                     last_refused_.empty()
-                         ? ". Start the missing ones, start the job with fewer "
-                           "(--servers, --workers; of psring run -n, --size), "
-                           "or, where they "
-                           "need more time to start, allow it (--join-timeout, "
-                           "PSRING_JOIN_TIMEOUT_S)"
-                         : absl::StrCat("; ", last_refused_))));
+    return End(absl::DeadlineExceededError(absl::StrCat(
+        "the job is not complete after ",
+        DescribeSeconds(options_.join_timeout), ": ", Missing(),
+        last_refused_.empty()
+            ? ". Start the missing ones, start the job with fewer "
+              "(--servers, --workers; of psring run -n, --size), "
+              "or, where they "
+              "need more time to start, allow it (--join-timeout, "
+              "PSRING_JOIN_TIMEOUT_S)"
+            : absl::StrCat("; ", last_refused_),
+        refused_key_.empty()
+            ? ""
+            : absl::StrCat(". Connections were refused, the last one of a "
+                           "process ",
+                           refused_key_))));
   }
   const bool held_up =
       std::any_of(members_.begin(), members_.end(),

@@ -83,6 +83,10 @@ class Membership {
   // Time has passed: who is missing, who is silent? Call it about every 100 ms.
   std::vector<Outgoing> OnTick(Time now);
 
+  // A connection of a process `whose` key is another one, or that has none, has
+  // been refused.
+  void OnRefusedKey(const std::string& whose) { refused_key_ = whose; }
+
   // The coordinator's process ends before the job does. `reason`: why; empty
   // where that is not known.
   std::vector<Outgoing> OnCoordinatorGone(const std::string& reason);
@@ -145,6 +149,7 @@ class Membership {
   State state_ = State::kForming;
   bool was_complete_ = false;
   std::string last_refused_;  // who, and why; empty: nobody was
+  std::string refused_key_;   // of OnRefusedKey
   absl::Status result_;
   int num_told_ = 0;              // of the end
   std::vector<int> left_untold_;  // workers' ranks

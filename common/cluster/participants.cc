@@ -1,9 +1,57 @@
 #include "common/cluster/participants.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "common/cluster/host_of.h"
 #include "common/cluster/process_names.h"
 
 namespace psring {
+namespace {
+
+// How long after a stop of this process others may be found to have given it
+// up.
+constexpr absl::Duration kAfterStop = absl::Seconds(10);
+
+// Of all its host, or of all hosts but the coordinator's.
+std::string DescribeSilentHosts(const Participants& participants,
+                                const Participant& lost, Time now) {
+  struct Host {
+    int processes = 0;
+    int silent = 0;
+  };
+  std::map<HostId, Host> hosts;
+  const Participant* coordinator = nullptr;
+  for (const auto& [peer, participant] : participants) {
+    if (participant.process.hosts_coordinator()) coordinator = &participant;
+    if (participant.left) continue;
+    Host& host = hosts[HostOf(participant.process)];
+    ++host.processes;
+    if (now - participant.last_heard > kSilentAfter) ++host.silent;
+  }
+  if (coordinator == nullptr) return "";
+  hosts.erase(HostOf(coordinator->process));
+  const auto is_silent = [](const Host& host) {
+    return host.silent == host.processes;
+  };
+  if (hosts.size() > 1 &&
+      std::all_of(hosts.begin(), hosts.end(),
+                  [&](const auto& host) { return is_silent(host.second); })) {
+    return absl::StrCat(
+        ". All other hosts are silent, too: is the network of host ",
+        coordinator->process.host(), ", which has the coordinator, down?");
+  }
+  const auto found = hosts.find(HostOf(lost.process));
+  if (found == hosts.end() || !is_silent(found->second)) return "";
+  const int others = found->second.processes - 1;
+  if (others == 0) return "";
+  return absl::StrCat(others == 1 ? ". The other process of its host is"
+                                  : absl::StrCat(". The other ", others,
+                                                 " processes of its host are"),
+                      " silent, too: is the host, or its network, down?");
+}
+
+}  // namespace
 
 const Participant* MostStill(const Participants& participants, Time now,
                              absl::Duration least) {
@@ -77,6 +125,17 @@ std::string DescribeCulprit(const Participant& culprit, Time now) {
   return absl::StrCat(
       who, ", which is ", culprit.doing, " at step ", culprit.step, ", for ",
       DescribeSeconds(now - culprit.progress), " without progress");
+}
+
+std::string ExplainSilence(const Participants& participants,
+                           const Participant& lost, Time now) {
+  const absl::Duration since_stop = now - LastStop();
+  if (TimeStopped() > absl::ZeroDuration() &&
+      since_stop >= absl::ZeroDuration() && since_stop < kAfterStop) {
+    return ". This process, which has the coordinator, was stopped shortly "
+           "before: others may have given it up";
+  }
+  return DescribeSilentHosts(participants, lost, now);
 }
 
 proto::ProcessView ViewOf(const Participant& participant, Time now) {

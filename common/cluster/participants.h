@@ -63,6 +63,12 @@ const Participant* FindCulprit(const Participants& participants, Time now);
 // What it does, or for how long nothing has been heard from it.
 std::string DescribeCulprit(const Participant& culprit, Time now);
 
+// What may be the cause where `lost`, which is silent, is not alone with it:
+// its host, the network of the coordinator's host, or a stop of this process,
+// which has the coordinator. Sentences to append, or empty.
+std::string ExplainSilence(const Participants& participants,
+                           const Participant& lost, Time now);
+
 // It as its last heartbeat has told it; whom it waits for is the job's to say.
 proto::ProcessView ViewOf(const Participant& participant, Time now);
 

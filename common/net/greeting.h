@@ -1,4 +1,5 @@
-// What a ZeroMQ listener asks of those that connect.
+// What listens at an address, and what a ZeroMQ listener asks of those that
+// connect.
 #ifndef PSRING_COMMON_NET_GREETING_H_
 #define PSRING_COMMON_NET_GREETING_H_
 
@@ -16,6 +17,12 @@ namespace psring {
 // Blocks meanwhile.
 std::optional<std::string> MechanismAt(const std::string& endpoint,
                                        absl::Duration patience);
+
+// What whoever connects to `endpoint`, where nobody has answered as it should,
+// meets there: "nothing listens there (connection refused)". Blocks for
+// `patience` at most.
+std::string DescribeListener(const std::string& endpoint,
+                             absl::Duration patience = absl::Seconds(1));
 
 }  // namespace psring
 

@@ -1,6 +1,7 @@
 // A coordinator whose process is stopped for a while, as by a debugger or a
 // machine that is saved and restored: when it runs again it blames nobody for
 // what it could not hear.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -33,6 +34,22 @@ TEST(PauseTest, OfTheCoordinatorEndsNothing) {
       EXPECT_EQ(job[name].Wait(Now()), -1) << job[name].Output();
     }
   }
+}
+
+// The others have ended by then; it can only find them silent.
+TEST(PauseTest, OfTheCoordinatorForTooLongIsSaid) {
+  HandJob job({.mode = "ring", .worker_flags = EndlessTraining()});
+  job.StartAll();
+  job.TrainFor(absl::Seconds(2));
+  const std::string& host = job.names().front();
+  const std::string& other = job.names().back();
+  job[host].Signal(SIGSTOP);
+  EXPECT_EQ(job[other].Wait(Soon()), 1);
+  job[host].Signal(SIGCONT);
+  EXPECT_EQ(job[host].Wait(Soon()), 1);
+  EXPECT_THAT(LastLine(job[host].Output()),
+              ::testing::HasSubstr("This process, which has the coordinator, "
+                                   "was stopped shortly before"));
 }
 
 // As SIGSTOP of a process group, a batch system that suspends a job, or a

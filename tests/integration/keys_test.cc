@@ -113,6 +113,20 @@ TEST_F(KeysTest, TheKeyOfAnotherJobIsRefused) {
                 "refuses a process whose key is not this job's");
 }
 
+TEST_F(KeysTest, AJobThatIsNotCompleteTellsOfAnotherKey) {
+  auto job = std::make_unique<HandJob>(HandJobOptions{
+      .mode = "ring",
+      .cluster_flags = {"--join-timeout=5"},
+      .env = {{"worker 0", with_key_}, {"worker 1", with_other_key_}}});
+  Process& first = job->Start("worker 0");
+  EXPECT_EQ(job->Start("worker 1").Wait(Soon()), 1);
+  EXPECT_EQ(first.Wait(Soon()), 1);
+  EXPECT_THAT(LastLine(first.Output()),
+              AllOf(HasSubstr("namely rank 1"),
+                    HasSubstr("Connections were refused, the last one of a "
+                              "process whose key is not this job's")));
+}
+
 TEST_F(KeysTest, NoKeyIsRefused) {
   auto job = MakeJob("ps", with_key_);
   ExpectRefused(

@@ -333,6 +333,53 @@ TEST(Membership, NamesTheSilentOneItsStepAndHowLong) {
             "5.2 s ago");
 }
 
+// A server on hostA, which has the coordinator, and workers on `hosts`; then
+// the end of the job in which those of `silent` have been silent, by a moment.
+std::string EndOfSilence(const std::vector<std::string>& hosts,
+                         const std::set<size_t>& silent) {
+  Membership m(Options(1, static_cast<int>(hosts.size())));
+  ControlMessage server = JoinOf(proto::PS);
+  server.mutable_join()->set_hosts_coordinator(true);
+  m.OnMessage(kStart, "s", server);
+  for (size_t w = 0; w < hosts.size(); ++w) {
+    ControlMessage join = JoinOf(proto::WORKER);
+    join.mutable_join()->set_host(hosts[w]);
+    m.OnMessage(kStart, absl::StrCat(w), join);
+  }
+  const Time later = kStart + absl::Seconds(4);
+  m.OnMessage(later, "s", BeatOf(7));
+  for (size_t w = 0; w < hosts.size(); ++w) {
+    // The last heartbeats of those who fall silent lie a little apart.
+    m.OnMessage(
+        silent.contains(w) ? kStart + absl::Milliseconds(100 * w) : later,
+        absl::StrCat(w), BeatOf(7));
+  }
+  return EndOf(Tick(m, kStart, kStart + absl::Seconds(6)));
+}
+
+TEST(Membership, ALossTellsWhetherItsWholeHostIsSilent) {
+  const std::string lost = "lost worker 1 (host b, pid 4711) at step 7: last ";
+  EXPECT_EQ(EndOfSilence({"hostA", "b", "c"}, {1}),
+            lost + "heard from 5.1 s ago");
+  EXPECT_EQ(EndOfSilence({"hostA", "b", "b"}, {1}),
+            lost + "heard from 5.1 s ago");
+  EXPECT_EQ(EndOfSilence({"hostA", "b", "c", "b"}, {1, 3}),
+            lost +
+                "heard from 5.1 s ago. The other process of its host is "
+                "silent, too: is the host, or its network, down?");
+  EXPECT_EQ(EndOfSilence({"hostA", "b", "b", "b"}, {1, 2, 3}),
+            lost +
+                "heard from 5.1 s ago. The other 2 processes of its host "
+                "are silent, too: is the host, or its network, down?");
+}
+
+TEST(Membership, ALossOfAllOtherHostsDoubtsTheNetworkOfTheCoordinatorsHost) {
+  EXPECT_EQ(EndOfSilence({"hostA", "b", "c"}, {1, 2}),
+            "lost worker 1 (host b, pid 4711) at step 7: last heard from 5.1 s "
+            "ago. All other hosts are silent, too: is the network of host "
+            "hostA, which has the coordinator, down?");
+}
+
 // A server and two workers, which hang after 3 s.
 Membership RunningWithProgressTimeout() {
   Membership m(Options(1, 2));
