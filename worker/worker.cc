@@ -187,6 +187,7 @@ absl::Status WorkerRun::Join() {
   auto job = JobClient::Join(options_.cluster, cancellation_);
   if (!job.ok()) return job.status();
   job_ = *std::move(job);
+  job_->context().ExpectWaitsOf(options_.step_timeout);
   if (absl::Status s = Agree(); !s.ok()) return Leave(s);
   TakeCores();
   if (absl::Status s = AllocateFlat(); !s.ok()) return Leave(s);

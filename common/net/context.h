@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/host_cores.h"
 #include "common/net/address.h"
 #include "common/net/doorkeeper.h"
@@ -56,6 +57,12 @@ class Context {
   // these.
   void UsePorts(PortRange ports) { ports_ = ports; }
 
+  // Before sockets that connect: whoever waits over them ends after `timeout`.
+  // A missing connection is an error after half of that, before an error would
+  // name a rank that waits, too (SocketOptions::unreachable_after).
+  void ExpectWaitsOf(absl::Duration timeout) { waits_ = timeout; }
+  absl::Duration expected_waits() const { return waits_; }
+
   bool secured() const { return proof_ == Proof::kKey; }
 
   // Whoever connects to a data socket of this context has to know it, and is
@@ -74,6 +81,7 @@ class Context {
 
   zmq::context_t context_;
   PortRange ports_;
+  absl::Duration waits_ = absl::InfiniteDuration();
   Proof proof_ = Proof::kNone;
   KeyPair coordinator_, member_, own_;      // of a secured one
   std::string token_;                       // of one that uses tokens

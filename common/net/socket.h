@@ -95,14 +95,14 @@ struct SocketOptions {
   // Of a DEALER: after so long without a connection, while what it has sent has
   // not arrived, TryReceive returns UNAVAILABLE; half of that, or a little more
   // than it takes to notice a dead process, after which the log says so.
+  // Sooner where waits are short (Context::ExpectWaitsOf).
   absl::Duration unreachable_after = absl::InfiniteDuration();
   // How long a closed socket goes on sending what is queued.
   absl::Duration linger = absl::ZeroDuration();
 };
 
 // For sockets without whose peer the job cannot continue. Longer than a switch
-// or a route takes to come back; shorter than the default step timeout, whose
-// error would name a rank that waits.
+// or a route takes to come back.
 inline constexpr absl::Duration kUnreachableAfter = absl::Seconds(30);
 
 class Socket {

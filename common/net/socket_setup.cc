@@ -1,5 +1,6 @@
 // How sockets are made: what they prove and ask, and when a connection counts
 // as broken. What they say: socket.cc.
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -14,6 +15,8 @@ namespace {
 
 constexpr int kConnectMs = 1500;
 constexpr int kHandshakeMs = 5000;
+// A connection may be missing for so long, however short waits are.
+constexpr absl::Duration kOutage = absl::Seconds(5);
 // What encryption adds to a frame at most.
 constexpr int64_t kCurveBytes = 64;
 
@@ -28,6 +31,14 @@ std::string Endpoint(absl::string_view host, int port) {
   const bool v6 = name.find(':') != std::string::npos && name[0] != '[';
   return absl::StrCat("tcp://", v6 ? "[" : "", host, v6 ? "]" : "", ":",
                       port == 0 ? "*" : absl::StrCat(port));
+}
+
+// SocketOptions::unreachable_after, or sooner.
+absl::Duration UnreachableAfter(const Context& context,
+                                const SocketOptions& options) {
+  const absl::Duration most = options.unreachable_after;
+  if (most == absl::InfiniteDuration()) return most;
+  return std::min(most, std::max(context.expected_waits() / 2, kOutage));
 }
 
 // Nobody else has it, nor guesses it. It must not begin with a zero.
@@ -208,7 +219,7 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Connect(
     (*socket)->endpoint_ = endpoint;
     (*socket)->handshakes_.emplace(context.context_, dealer, endpoint,
                                    context.secured(),
-                                   options.unreachable_after);
+                                   UnreachableAfter(context, options));
     Uninterrupted([&] { dealer.connect(endpoint); });
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, absl::StrCat("cannot connect to ", endpoint));

@@ -97,6 +97,7 @@ absl::Status Session::Join() {
   auto job = JobClient::Start(cluster, cancellation_);
   if (!job.ok()) return job.status();
   job_ = *std::move(job);
+  job_->context().ExpectWaitsOf(options_.step_timeout);
   if (placement_.hosts_coordinator) {
     const auto listens = ParseEndpoint(job_->coordinator());
     MutexLock lock(&mutex_);

@@ -278,6 +278,24 @@ TEST(Socket, SaysThatItsPeerCannotBeReached) {
             HasSubstr("--interface or --advertise")));
 }
 
+TEST(Socket, SaysItBeforeThoseEndWhoWait) {
+  Context context;
+  context.ExpectWaitsOf(absl::Seconds(12));
+  const DeafPort port;
+  SocketOptions options;
+  options.unreachable_after = absl::Seconds(600);
+  auto dealer =
+      Socket::Connect(context, absl::StrCat("tcp://", port.address()), options);
+  ASSERT_TRUE((*dealer)->Send(OneFrame("x")).ok());
+  const Time deadline = Soon();
+  absl::Status status;
+  while (status.ok() && Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(100));
+    status = (*dealer)->TryReceive().status();
+  }
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no connection to"));
+}
+
 // Nobody may have waited on it since it was connected.
 TEST(Socket, KnowsThatItIsConnectedWithoutAWait) {
   Context context;
