@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "cli/command.h"
@@ -24,6 +25,7 @@
 #include "common/page/job_state.h"
 #include "common/page/web_client.h"
 #include "common/printable.h"
+#include "lab/host/terminal.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -101,6 +103,25 @@ std::string Printed(const JobState& state) {
   return Printable(TopText(state), kMostText);
 }
 
+// What would wrap leaves the screen at the right.
+std::string CutToWidth(absl::string_view text, int columns) {
+  std::string cut;
+  for (const absl::string_view line :
+       absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    absl::StrAppend(&cut, line.substr(0, columns), "\n");
+  }
+  return cut;
+}
+
+// Drawn anew on the terminal. How a job has ended is never cut.
+std::string Screen(const JobState& state) {
+  const int columns = TerminalColumns(stdout);
+  const std::string text = Printed(state);
+  const bool over = state.view().state() == proto::JobView::OVER;
+  return absl::StrCat("\x1b[H\x1b[J",
+                      over || columns <= 0 ? text : CutToWidth(text, columns));
+}
+
 absl::Status Show(const Look& look, bool once,
                   const Cancellation& cancellation) {
   JobState state;
@@ -114,7 +135,7 @@ absl::Status Show(const Look& look, bool once,
       return absl::OkStatus();
     }
     state.Take(Now(), *view);
-    if (!once) std::cout << "\x1b[H\x1b[J" << Printed(state) << std::flush;
+    if (!once) std::cout << Screen(state) << std::flush;
     const bool over = view->state() == proto::JobView::OVER;
     if (over || (once && looks == kLooksOfOnce)) break;
     if (absl::Status s = cancellation.SleepUntil(Now() + kInterval); !s.ok()) {

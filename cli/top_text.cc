@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/cluster/process_names.h"
+#include "common/format_loss.h"
 #include "common/page/process_state.h"
 #include "lab/page/format.h"
 #include "lab/page/job_lines.h"
@@ -42,7 +43,7 @@ std::string Head(const JobState& state) {
     absl::StrAppend(&text, " of ", FormatCount(static_cast<double>(total)));
   }
   if (now.loss.has_value()) {
-    absl::StrAppend(&text, ", loss ", absl::SixDigits(*now.loss));
+    absl::StrAppend(&text, ", loss ", FormatLoss(*now.loss));
   }
   if (now.samples_per_second > 0) {
     absl::StrAppend(&text, ", ", FormatCount(now.samples_per_second),
@@ -59,7 +60,7 @@ std::string Head(const JobState& state) {
   absl::StrAppend(&text, "\n");
   if (!state.straggler().who.empty()) {
     absl::StrAppend(&text, "the straggler: ", state.straggler().who, ", ",
-                    FormatPercent(state.straggler().share),
+                    absl::StrFormat("%.0f%%", 100 * state.straggler().share),
                     " of all waiting was for it\n");
   }
   return text;

@@ -40,6 +40,7 @@ int Membership::Joined(proto::Role role) const {
 
 std::vector<Membership::Outgoing> Membership::OnMessage(
     Time now, const std::string& peer, const ControlMessage& message) {
+  if (!over()) latest_ = now;
   if (message.has_join()) return OnJoin(now, peer, message.join());
   const auto found = members_.find(peer);
   if (found == members_.end()) return {};  // never joined: nothing to say
@@ -299,6 +300,7 @@ std::vector<Membership::Outgoing> Membership::TellWhoLeft() {
 
 std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
   if (state_ == State::kOver) return {};
+  latest_ = now;
   for (const auto& [peer, member] : members_) {
     const absl::Duration silent = now - member.last_heard;
     if (member.left || silent <= options_.dead_after) continue;

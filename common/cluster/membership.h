@@ -91,7 +91,7 @@ class Membership {
   // where that is not known.
   std::vector<Outgoing> OnCoordinatorGone(const std::string& reason);
 
-  // The job as it is.
+  // The job as it is, or as it was when it ended.
   proto::JobView View(Time now) const;
 
   // Whether `peer` has joined.
@@ -147,6 +147,7 @@ class Membership {
   const MembershipOptions options_;
   Time first_join_ = Time::InfiniteFuture();  // also of one that was refused
   State state_ = State::kForming;
+  Time latest_;  // moment of the job that this has been told of
   bool was_complete_ = false;
   std::string last_refused_;  // who, and why; empty: nobody was
   std::string refused_key_;   // of OnRefusedKey

@@ -43,6 +43,8 @@ std::string Membership::HeldUpBy(Time now, const Participant& member) const {
 }
 
 proto::JobView Membership::View(Time now) const {
+  // Who has ended with the job is not silent.
+  if (over()) now = latest_;
   proto::JobView view;
   view.set_state(state_ == State::kForming   ? proto::JobView::FORMING
                  : state_ == State::kRunning ? proto::JobView::RUNNING

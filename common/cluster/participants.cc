@@ -148,7 +148,8 @@ proto::ProcessView ViewOf(const Participant& participant, Time now) {
   view.set_step(participant.step);
   view.set_doing(participant.doing);
   view.set_still_ms(absl::ToInt64Milliseconds(now - participant.progress));
-  view.set_silent_ms(absl::ToInt64Milliseconds(now - participant.last_heard));
+  view.set_silent_ms(std::max<int64_t>(
+      absl::ToInt64Milliseconds(now - participant.last_heard), 0));
   view.set_left(participant.left);
   view.set_waits_at(participant.waits_at);
   view.set_waiting_ms(absl::ToInt64Milliseconds(participant.waiting));

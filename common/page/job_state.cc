@@ -237,11 +237,14 @@ void JobState::ExplainWaits() {
 }
 
 std::string JobState::sync() const {
-  std::string sync;
   for (const proto::ProcessView& process : view_.processes()) {
-    if (!process.figures().sync().empty()) sync = process.figures().sync();
+    const proto::Figures& figures = process.figures();
+    if (figures.sync().empty()) continue;
+    return figures.sync() == "ssp" && figures.staleness_bound() > 0
+               ? absl::StrCat("ssp:", figures.staleness_bound())
+               : figures.sync();
   }
-  return sync;
+  return "";
 }
 
 int64_t JobState::total_steps() const {

@@ -84,7 +84,8 @@ class JobState {
   const proto::JobView& view() const { return view_; }
   // By place in view().processes().
   const std::vector<Pace>& paces() const { return paces_; }
-  // The policy that its servers follow, as they tell; empty: unknown.
+  // The policy that its servers follow, as they tell: "bsp", "ssp:3". Empty:
+  // unknown.
   std::string sync() const;
   // 0: unknown.
   int64_t total_steps() const;

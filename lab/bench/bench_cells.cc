@@ -149,18 +149,23 @@ Cells TrainCells(const BenchResults& results) {
   return cells;
 }
 
-std::vector<std::string> Notes(const BenchResults& results) {
-  std::vector<std::string> notes;
+std::vector<std::string> Faults(const BenchResults& results) {
+  std::vector<std::string> faults;
   if (!results.cut_short.empty()) {
-    notes.push_back(absl::StrCat("Cut short: what was to follow is missing. ",
-                                 results.cut_short));
+    faults.push_back(absl::StrCat("Cut short: what was to follow is missing. ",
+                                  results.cut_short));
   }
   if (results.other_cores.value_or(0) > kMuchOtherLoad) {
-    notes.push_back(absl::StrFormat(
+    faults.push_back(absl::StrFormat(
         "Other programs kept %.1f cores busy meanwhile, and lengthened these "
         "times: measure again on a quiet host.",
         *results.other_cores));
   }
+  return faults;
+}
+
+std::vector<std::string> Notes(const BenchResults& results) {
+  std::vector<std::string> notes;
   if (!results.points.empty()) AddPointNotes(results, notes);
   if (!results.links.empty()) {
     notes.push_back(

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "lab/bench/bench_cells.h"
 #include "lab/bench/bench_charts.h"
@@ -40,6 +41,13 @@ Terms SetupTerms(const BenchResults& results) {
   };
 }
 
+std::string FaultsHtml(const BenchResults& results) {
+  const std::vector<std::string> faults = Faults(results);
+  if (faults.empty()) return "";
+  return absl::StrCat("<div class=\"fault\" role=\"note\">",
+                      EscapeHtml(absl::StrJoin(faults, " ")), "</div>");
+}
+
 }  // namespace
 
 std::string RenderBenchHtml(const BenchResults& results) {
@@ -60,6 +68,7 @@ std::string RenderBenchHtml(const BenchResults& results) {
                                  PointCells(results))},
           {"{{LINKS}}", Section("Links", LinkCells(results))},
           {"{{TRAIN}}", Section("Training", TrainCells(results))},
+          {"{{FAULTS}}", FaultsHtml(results)},
           {"{{NOTES}}", HtmlList(Notes(results))},
           {"{{SETUP}}", HtmlTerms(SetupTerms(results))},
           {"{{FOOT}}", ReportFoot(data, kBenchCharts)},

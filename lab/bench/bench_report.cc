@@ -16,8 +16,10 @@ std::string BenchText(const BenchResults& results) {
     if (cells.size() > 1) absl::StrAppend(&text, "\n", TextTable(cells));
   }
   absl::StrAppend(&text, "\n");
-  for (const std::string& note : Notes(results)) {
-    absl::StrAppend(&text, "* ", note, "\n");
+  for (const auto& notes : {Faults(results), Notes(results)}) {
+    for (const std::string& note : notes) {
+      absl::StrAppend(&text, "* ", note, "\n");
+    }
   }
   return text;
 }

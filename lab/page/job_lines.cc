@@ -15,7 +15,7 @@
 namespace psring {
 namespace {
 
-constexpr int kBarWidth = 24;
+constexpr int kBarWidth = 12;  // most of a line fits 80 columns
 
 // At which the job's step grows. A late backup worker leaves steps out, and the
 // fastest one makes all of them.
@@ -39,15 +39,15 @@ std::vector<std::string> Parts(const JobState& state) {
   if (now.loss.has_value()) {
     parts.push_back(absl::StrCat("loss ", FormatLoss(*now.loss)));
   }
+  if (total > 0 && steps > 0) {
+    const double left = std::max(0.0, total - now.step) / steps;
+    parts.push_back(absl::StrCat(FormatClock(left), " left"));
+  }
   if (now.samples_per_second > 0) {
     parts.push_back(
         absl::StrCat(FormatCount(now.samples_per_second), " samples/s"));
   } else if (steps > 0) {
     parts.push_back(absl::StrFormat("%.3g steps/s", steps));
-  }
-  if (total > 0 && steps > 0) {
-    const double left = std::max(0.0, total - now.step) / steps;
-    parts.push_back(absl::StrCat(FormatClock(left), " left"));
   }
   return parts;
 }

@@ -9,11 +9,11 @@
 
 namespace psring {
 
-// "ps-ssp, 4 workers, 2 servers".
+// "ps-ssp:3, 4 workers, 2 servers".
 std::string JobTitle(const JobState& state);
 
 // What is drawn anew on a terminal:
-//   [######......] step 1,200 of 2,400  loss 0.1234  8,000 samples/s  3:20 left
+//   [######......] step 1,200 of 2,400  loss 0.1234  3:20 left  8,000 samples/s
 //   ps-bsp, 4 workers, 2 servers; the slowest: worker 3 (host b, pid 4711)
 std::vector<std::string> JobBlock(const JobState& state);
 

@@ -11,7 +11,7 @@
      (p) => p.mode === 'ps' && !p.server_on_every_host],
     ['a server on every host',
      (p) => p.server_on_every_host && p.server_hosts === 0],
-    ['and spare hosts with servers',
+    ['a server on every host, and hosts of servers only',
      (p) => p.server_on_every_host && p.server_hosts > 0],
   ];
 

@@ -61,6 +61,10 @@ std::string EpochLine(const std::string& name, const ProcessMetrics& worker0,
   if (const int64_t all = NumEpochs(worker0); all > 0) {
     absl::StrAppend(&text, "/", all);
   }
+  if (std::isnan(epoch.train_loss) && std::isnan(epoch.test_loss) &&
+      std::isnan(epoch.test_accuracy) && std::isnan(epoch.images_per_second)) {
+    return absl::StrCat(text, ": no figure that is finite");
+  }
   absl::StrAppend(&text, ": ");
   const auto add_loss = [&text](const char* which, double loss) {
     if (std::isnan(loss)) return;

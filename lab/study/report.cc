@@ -237,8 +237,7 @@ std::string StalenessHtml(const nlohmann::json& charts) {
   return "<h2>Staleness</h2>\n<div class=\"charts\" id=\"staleness\"></div>\n"
          "<p class=\"faint\">How large a part of each worker's gradients "
          "missed "
-         "so many updates by others, over all servers and seeds. The last "
-         "place holds all that missed more.</p>";
+         "so many updates by others, over all servers and seeds.</p>";
 }
 
 std::string StepTimesHtml(const Comparison& comparison) {
@@ -248,8 +247,8 @@ std::string StepTimesHtml(const Comparison& comparison) {
       "<h2>Where a step's time went</h2>\n<div class=\"charts\" "
       "id=\"step-times\"></div>\n<p class=\"faint\">Of a worker's average "
       "step: "
-      "computing, the exchange as far as nothing hid it (which is waiting for "
-      "others too), and injected slowness. "
+      "computing, the exchange as far as nothing hid it, with the waiting for "
+      "slower workers in it, and injected slowness. "
       "Means "
       "over workers and seeds.</p>\n<details><summary>By worker</summary>\n"
       "<div class=\"scroll\">",

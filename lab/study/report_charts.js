@@ -298,7 +298,7 @@
     });
     return () => drawBars(canvas, labels, [
       part('compute', 'computing', seriesColour(0)),
-      part('exposed', 'communication', seriesColour(1)),
+      part('exposed', 'exchange, and waiting for others', seriesColour(1)),
       part('wait', 'injected', hatched('--faint')),
     ], axis('milliseconds', {beginAtZero: true, stacked: true}), {
       options: {plugins: {

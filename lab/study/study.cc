@@ -158,9 +158,11 @@ class Study {
       return absl::AbortedError(
           absl::StrCat(RunLabel(point), ": ", why, WhatIsKept()));
     }
-    std::cerr << "psring compare: " << RunLabel(point) << ": " << why
-              << "\nThe other runs go on" << std::endl;
     outcome_.failed.push_back({point, why, failure.exit_code});
+    const bool last =
+        NumFinished(runs_) + outcome_.failed.size() == runs_.size();
+    std::cerr << "psring compare: " << RunLabel(point) << ": " << why
+              << (last ? "" : "\nThe other runs go on") << std::endl;
     return absl::OkStatus();
   }
 

@@ -268,7 +268,7 @@ Cells TrafficCells(const Comparison& comparison) {
 }
 
 Cells StepTimeCells(const Comparison& comparison) {
-  Cells cells = {{"way", "seed", "worker", "compute", "exposed communication",
+  Cells cells = {{"way", "seed", "worker", "compute", "exchange, and waiting",
                   "injected"}};
   for (const Variant& variant : comparison.variants) {
     for (const RunResult& run : variant.runs) {

@@ -867,6 +867,20 @@ TEST(Membership, ShowsEveryProcessInOrderWithWhatItLastSaid) {
   EXPECT_EQ(over.processes(2).figures().loss(), 0.25);
 }
 
+// The others end with the job, and are heard no more.
+TEST(Membership, AJobThatIsOverShowsWhoWasSilentThen) {
+  Membership m = Running();
+  const Time later = kStart + absl::Seconds(5);
+  for (const char* peer : {"s", "a"}) m.OnMessage(later, peer, BeatOf(7));
+  ASSERT_EQ(EndOf(Tick(m, later, later + absl::Seconds(1))).substr(0, 13),
+            "lost worker 1");
+  m.OnMessage(later + absl::Seconds(2), "a", BeatOf(7));
+  const proto::JobView view = m.View(later + absl::Seconds(60));
+  EXPECT_EQ(view.processes(0).silent_ms(), 100);
+  EXPECT_EQ(view.processes(1).silent_ms(), 0);
+  EXPECT_EQ(view.processes(2).silent_ms(), 5100);
+}
+
 TEST(Membership, WhoLeavesWithoutFiguresKeepsItsLast) {
   Membership m = Running();
   ControlMessage beat = BeatOf(12);

@@ -223,6 +223,7 @@ TEST(JobState, InSspTheStragglerIsWhoseStepsBeforeWereWaitedFor) {
     }
     state.Take(At(i), job.view());
   }
+  EXPECT_EQ(state.sync(), "ssp:3");
   EXPECT_EQ(state.straggler().who, "worker 1 (host h, pid 101)");
   // 30 of the 50 ms of both workers' told steps; the steps before explain none.
   EXPECT_NEAR(state.now()->waiting_s, 0.04 * 30 / 50, 1e-3);

@@ -122,14 +122,16 @@ TEST(BenchNotes, SayOfHostsWhoseMessagesWereEncrypted) {
   EXPECT_THAT(Notes(results), Not(Contains(encrypted)));
 }
 
-TEST(BenchNotes, SayThatOtherProgramsLengthenedTheTimes) {
+TEST(BenchFaults, SayThatOtherProgramsLengthenedTheTimes) {
   BenchResults results = Sample();
   const auto busy = HasSubstr("Other programs kept 1.5 cores busy");
-  EXPECT_THAT(Notes(results), Not(Contains(busy)));
+  EXPECT_THAT(Faults(results), Not(Contains(busy)));
   results.other_cores = 0.05;
-  EXPECT_THAT(Notes(results), Not(Contains(HasSubstr("Other programs"))));
+  EXPECT_THAT(Faults(results), Not(Contains(HasSubstr("Other programs"))));
   results.other_cores = 1.5;
-  EXPECT_THAT(Notes(results), Contains(busy));
+  EXPECT_THAT(Faults(results), Contains(busy));
+  EXPECT_THAT(RenderBenchHtml(results),
+              HasSubstr("role=\"note\">Other programs kept 1.5 cores busy"));
 }
 
 TEST(BenchJson, HoldsEveryTime) {

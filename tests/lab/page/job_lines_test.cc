@@ -45,8 +45,8 @@ JobState After(int64_t step, int64_t total) {
 
 TEST(JobBlock, ShowsHowFarAJobIsAndHowLongItTakes) {
   EXPECT_THAT(JobBlock(After(1200, 2400)),
-              ElementsAre("[############............] step 1,200 of 2,400  "
-                          "loss 0.5000  640 samples/s  2:00 left",
+              ElementsAre("[######......] step 1,200 of 2,400  loss 0.5000  "
+                          "2:00 left  640 samples/s",
                           "ring, 2 workers"));
 }
 
@@ -79,8 +79,8 @@ TEST(JobBlock, EndsWithTheJob) {
 
 TEST(JobLine, TellsTheSameInOneLine) {
   EXPECT_THAT(JobLine(After(1200, 2400)),
-              ElementsAre("step 1,200 of 2,400, loss 0.5000, 640 samples/s, "
-                          "2:00 left"));
+              ElementsAre("step 1,200 of 2,400, loss 0.5000, 2:00 left, "
+                          "640 samples/s"));
 }
 
 }  // namespace
