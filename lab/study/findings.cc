@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -161,6 +162,32 @@ void AddPrediction(const Comparison& comparison, Strings* findings) {
                             100 * errors->worst, errors->worst_label)));
 }
 
+// Whether no evaluation had a lower loss than the first step. Not where the run
+// does not tell one of these.
+bool LearnedNothing(const RunResult& run) {
+  if (run.steps.empty() || run.steps[0].step > 1) return false;
+  double best = std::nan("");
+  for (const EpochSample& epoch : run.epochs) {
+    best = std::fmin(best, epoch.test_loss);
+  }
+  return best >= run.steps[0].loss;
+}
+
+// Ways that differ by chance alone are compared in vain.
+void AddNothingLearned(const Comparison& comparison, Strings* findings) {
+  Strings labels;
+  for (const Variant& variant : comparison.variants) {
+    if (absl::c_all_of(variant.runs, LearnedNothing)) {
+      labels.push_back(variant.label);
+    }
+  }
+  if (labels.empty()) return;
+  findings->push_back(absl::StrCat(
+      Listing(labels), labels.size() == 1 ? " has" : " have",
+      " learned nothing: no evaluation had a lower loss than the first step. A "
+      "lower learning rate may help."));
+}
+
 // Whose times others' work has lengthened.
 void AddOtherPrograms(const Comparison& comparison, Strings* findings) {
   const RunResult* most = nullptr;
@@ -204,6 +231,7 @@ Strings Findings(const Comparison& comparison) {
   Strings findings;
   const std::vector<Group> groups = ComparedAlong(comparison, kWayAxis);
   AddSharedSeeds(groups, &findings);
+  AddNothingLearned(comparison, &findings);
   AddOtherPrograms(comparison, &findings);
   for (const Group& group : groups) {
     const std::string why = WhySentence(comparison, group);

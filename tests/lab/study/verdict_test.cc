@@ -230,6 +230,31 @@ TEST(Headlines, WaysAreComparedByTheSeedsThatAllOfThemFinished) {
               Not(Contains(HasSubstr("Runs are missing"))));
 }
 
+TEST(Findings, NameWaysThatHaveLearnedNothing) {
+  Comparison comparison = ThreeWays();
+  EXPECT_THAT(Findings(comparison), Not(Contains(HasSubstr("learned"))))
+      << "first losses are not known";
+  // Test losses are 1.
+  const auto begin_at = [&](size_t variant, double loss, int64_t step = 1) {
+    for (RunResult& run : comparison.variants[variant].runs) {
+      run.steps = {{step, 0.1, loss, 1000}};
+    }
+  };
+  begin_at(0, 1.5);
+  begin_at(1, 0.9);
+  begin_at(2, 0.9, /*step=*/20);
+  EXPECT_THAT(Findings(comparison),
+              Contains("ps-async has learned nothing: no evaluation had a "
+                       "lower loss than the first step. A lower learning rate "
+                       "may help."));
+  comparison.variants[1].runs[0].epochs[2].test_loss = 0.8;
+  EXPECT_THAT(Findings(comparison), Not(Contains(HasSubstr("learned"))));
+  begin_at(2, 0.9);
+  begin_at(0, 0.9);
+  EXPECT_THAT(Findings(comparison),
+              Contains(HasSubstr("ps-bsp and ring have learned nothing")));
+}
+
 TEST(Findings, TellOfOtherProgramsThatHeldRunsUp) {
   Comparison comparison = ThreeWays();
   EXPECT_THAT(Findings(comparison), Not(Contains(HasSubstr("Other programs"))));
