@@ -165,9 +165,18 @@ def let_culprit_end_first(error: Optional[BaseException] = None) -> None:
 
 def _said_by(error: Optional[BaseException]) -> str:
     try:
-        return str(error)
+        return _without_frames(str(error))
     except Exception as failed:
         return f"(its __str__() raised {type(failed).__name__})"
+
+
+def _without_frames(text: str) -> str:
+    """JAX's error of a callback within jit has the traceback of that in its text: others need only what it ends with."""
+    before, _, frames = text.partition("Traceback (most recent call last):\n")
+    lines = frames.splitlines()
+    while lines and lines[0].startswith(" "):
+        lines.pop(0)
+    return before + "\n".join(lines) if lines else text
 
 
 def described(error: Optional[BaseException]) -> str:

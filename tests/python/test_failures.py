@@ -68,6 +68,15 @@ psring.barrier()
     assert "Error in sys.excepthook" not in ranks[1][2]
 
 
+def test_others_learn_what_failed_in_a_callback_without_its_frames():
+    from psring._failure import described
+
+    frames = 'INTERNAL: CpuCallback error: Traceback (most recent call last):\n  File "a.py", line 1, in f\n'
+    assert described(RuntimeError(frames + "ValueError: bad\ndata")) == "RuntimeError: INTERNAL: CpuCallback error: ValueError: bad\ndata"
+    assert described(RuntimeError(frames)) == "RuntimeError: " + frames
+    assert described(ValueError("two\n  lines")) == "ValueError: two\n  lines"
+
+
 def test_others_learn_the_type_of_a_failure_that_cannot_say_what_it_is(tmp_path):
     script = write(tmp_path, """
 import psring
