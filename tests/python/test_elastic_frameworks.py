@@ -147,6 +147,55 @@ def test_values_of_jax_come_back_as_rank_0_had_them(tmp_path):
     assert first[9:] == ["key<rbg>", 0, "t"]
 
 
+def has_functions(folder):
+    """What a tree such as Flax's TrainState, with a lambda in its structure and one among its leaves, has after a commit."""
+    import jax
+    import jax.numpy as jnp
+
+    import psring.jax as hvd
+
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+
+    class Net:
+        def __init__(self, params, act, step, tx):
+            self.params, self.act, self.step, self.tx = params, act, step, tx
+
+    jax.tree_util.register_pytree_with_keys(
+        Net,
+        lambda net: ([(jax.tree_util.GetAttrKey(name), getattr(net, name)) for name in ("params", "act", "step")], net.tx),
+        lambda tx, leaves: Net(*leaves, tx),
+    )
+
+    def net(value, size=2):
+        return Net({"w": jnp.full(size, value + hvd.rank())}, lambda x: x + value, 0, lambda x: x * value)
+
+    def begun(state):
+        first = (state.net.params["w"].tolist(), int(state.net.step))
+        state.net.step = jnp.asarray(state.net.step) + 1  # a number becomes an array in a program
+        state.commit()
+        return first, state.net.act(1.0), state.net.tx(1.0)
+
+    results = []
+    for value in (3.0, 5.0):
+        _elastic._made.clear()
+        results.append(hvd.elastic.run(begun)(hvd.elastic.JaxState(net=net(value))))
+    _elastic._made.clear()
+    try:
+        hvd.elastic.run(begun)(hvd.elastic.JaxState(net=net(1.0, size=4)))
+    except RuntimeError as error:
+        results.append(str(error))
+    return results
+
+
+def test_trees_of_jax_keep_the_functions_that_a_script_has_given_them(tmp_path):
+    needs("jax")
+    for first, then, refused in ranks.run(has_functions, args=(str(tmp_path),), timeout=200):
+        assert first == (([3.0, 3.0], 0), 4.0, 3.0)
+        assert then == (([3.0, 3.0], 1), 6.0, 5.0)
+        assert re.search(r"net is not as it was in the last commit, .*w.* is \[2\] there, and \[4\] here", refused), refused
+
+
 def refuses_of_jax(folder):
     import jax
     import jax.numpy as jnp

@@ -13,6 +13,7 @@
     train(state)
 """
 
+import pickle
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
 import jax
@@ -48,6 +49,33 @@ class _Array:
         return out
 
 
+class _Tree:
+    """A tree whose structure, or one of its functions, cannot be pickled, such as Flax's TrainState and Equinox's modules:
+    its leaves by their paths. Whoever takes them has the structure, and the functions, of his own script."""
+
+    def __init__(self, tree: Any):
+        self.leaves = [(path, None if callable(leaf) else leaf) for path, leaf in _named(tree)]
+
+    def like(self, now: Any) -> Any:
+        """Errors: ValueError where the script's own tree has other paths or shapes."""
+        leaves, structure = jax.tree_util.tree_flatten(now)
+        there = {path: _shape(leaf) for path, leaf in self.leaves}
+        here = {path: _shape(None if callable(leaf) else leaf) for path, leaf in _named(now)}
+        for path in [*there, *here]:
+            if there.get(path, "nothing") != here.get(path, "nothing"):
+                raise ValueError(f"{path} is {there.get(path, 'nothing')} there, and {here.get(path, 'nothing')} here")
+        out = [place if callable(place) else leaf for (_, leaf), place in zip(self.leaves, leaves)]
+        return jax.tree_util.tree_unflatten(structure, out)
+
+
+def _shape(leaf: Any) -> str:
+    """A number becomes an array in a program, such as a TrainState's step in its first one."""
+    if isinstance(leaf, _Array):
+        return str(list(leaf.array.shape if leaf.key is None else leaf.array.shape[:-1]))
+    is_array = hasattr(leaf, "shape") or isinstance(leaf, (int, float, complex))
+    return str(list(np.shape(leaf))) if is_array else "no array"
+
+
 def _named(tree: Any) -> List[Tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]]
 
@@ -77,11 +105,20 @@ def _refuse(name: str, tree: Any) -> None:
 
 
 def _on_host(tree: Any) -> Any:
-    return jax.tree_util.tree_map(lambda leaf: _Array(leaf) if isinstance(leaf, jax.Array) else leaf, tree)
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    written = [_Array(leaf) if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
+    out = jax.tree_util.tree_unflatten(structure, written)
+    try:  # without its arrays
+        pickle.dumps(jax.tree_util.tree_unflatten(structure, [leaf if callable(leaf) else 0 for leaf in leaves]), protocol=4)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return _Tree(out)
+    return out
 
 
 def _with_jax(tree: Any, now: Any) -> Any:
-    """What _on_host() has been given. `now`: what is in its place, for the devices."""
+    """What _on_host() has been given. `now`: what is in its place, for the devices. Errors: as _Tree.like()."""
+    if isinstance(tree, _Tree):
+        tree = tree.like(now)
     leaves, structure = jax.tree_util.tree_flatten(tree)
     places, structure_now = jax.tree_util.tree_flatten(now)
     if structure != structure_now:
@@ -109,8 +146,9 @@ def _difference(saved: Any, now: Any) -> Optional[str]:
 class JaxState(_elastic.State):
     """Values that all ranks have alike and that outlive the job's processes, as attributes of these names.
 
-    They are pytrees of arrays (such as optax's states; also of bfloat16, and keys of jax.random) and plain values. An
-    array of JAX's comes back as one: on the devices, or with the sharding, that the value has when a function of
+    They are pytrees of arrays (such as optax's states; also of bfloat16, and keys of jax.random) and plain values. Of
+    trees with functions, such as Flax's TrainState and Equinox's modules, a commit has the leaves alone, and the script's
+    value, which has the same paths and shapes, keeps its own functions. An array of JAX's comes back as one: on the devices, or with the sharding, that the value has when a function of
     run() begins, or else on the default device. An array of NumPy's comes back as one of NumPy's.
 
     `params` and `opt_state` have the paths, shapes and dtypes of the last commit(), unless they have no arrays yet.
@@ -141,7 +179,8 @@ class JaxState(_elastic.State):
             try:
                 # In a later one, a script may have set another value since.
                 has_arrays = any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves(now))
-                if name in ("params", "opt_state") and has_arrays and is_first:
+                is_compared = name in ("params", "opt_state") and not isinstance(value, _Tree)  # it compares by itself
+                if is_compared and has_arrays and is_first:
                     why = _difference(value, now)
                     if why is not None:
                         raise ValueError(why)
