@@ -382,7 +382,8 @@ test_command() {
   set_up_clang_format
   if [ $quick = no ]; then start_oldest_torch; fi
   start_pytest
-  run_tests default --build_tests_only "$@" //...
+  # Beside the tests of Python, one fewer: all of them have deadlines.
+  run_tests default --local_test_jobs="$(nproc)" --build_tests_only "$@" //...
   if [ $quick = no ]; then
     for sanitizer in asan tsan; do run_sanitized $sanitizer "$@"; done
   fi

@@ -268,11 +268,12 @@ def _writable_copy(value: Any) -> Any:
         raise TypeError(
             f"sum() and mean() take a number, a tensor or an array, not {type(value).__name__}: call them for each value"
         )
-    if not hasattr(value, "copy"):  # TensorFlow's, of what a program computes when it runs
-        raise TypeError(
-            f"sum() and mean() take values, and a {type(value).__name__} has none yet: call them outside of tf.function, or "
-            "use allreduce()"
-        )
+    no_value = TypeError(  # of what a program computes when it runs
+        f"sum() and mean() take values, and a {type(value).__name__} has none yet: call them outside of tf.function and jit, "
+        "or use allreduce()"
+    )
+    if not hasattr(value, "copy"):  # TensorFlow's
+        raise no_value
     copy = value.copy()
     if copy.dtype.name == "bfloat16":  # of ml_dtypes, without a buffer
         copy = copy.astype("float32")
@@ -281,6 +282,8 @@ def _writable_copy(value: Any) -> Any:
             return copy
     except BufferError:  # as in _view_in_place()
         pass
+    except TypeError:  # JAX's
+        raise no_value from None
     import numpy  # an array of JAX's
 
     return numpy.array(copy)

@@ -171,10 +171,43 @@ def trees_that_cannot_be_reduced():
 def test_jax_names_the_leaf_that_cannot_be_reduced():
     needs("jax")
     for rank, said in enumerate(run(trees_that_cannot_be_reduced, timeout=200)):
-        refused = [True, False] + [True] * 6 + [True, False]
+        refused = [True, False] * 2 + [True] * 4 + [True, False]
         assert [bool(text) for text in said[::2]] == [bool(text) for text in said[1::2]] == refused, said
         for text, call in zip(said, 5 * ("allreduce", "allreduce", "broadcast", "broadcast")):
             assert not text or text.startswith(f"rank {rank}: psring.jax.{call}: ['other'][0]: "), text
+
+
+def keys_and_what_has_no_values():
+    import jax
+    import jax.numpy as jnp
+
+    import psring.jax as ps
+
+    ps.init()
+    keys = {"k": jax.random.key(ps.rank()), "many": jax.random.split(jax.random.key(ps.rank(), impl="rbg"), 3)}
+    bits = lambda tree: [jax.random.bits(key).tolist() for key in (tree["k"], tree["many"][2])]
+    found = [bits(way(ps.broadcast)(keys)) for way in (lambda run: run, jax.jit)]
+    floats = jax.grad(lambda p: p["w"].sum(), allow_int=True)({"w": jnp.ones(2), "i": jnp.arange(3)})
+    said = []
+    for call in (
+        lambda: jax.jit(ps.mean)(jnp.ones(())),
+        lambda: ps.allreduce(floats),
+        lambda: ps.allreduce(jnp.ones(2, jnp.complex64)),
+    ):
+        try:
+            said.append(str(call()))
+        except TypeError as error:
+            said.append(str(error))
+    return found, bits(keys), said
+
+
+def test_jax_broadcasts_keys_and_says_what_has_no_values():
+    needs("jax")
+    (found, first, said), (other, second, _) = run(keys_and_what_has_no_values, timeout=200)
+    assert found == other == [first] * 2 and first != second
+    assert "has none yet: call them outside of tf.function and jit, or use allreduce()" in said[0], said
+    assert "['i']: a gradient of integers has no values: leave it out of the tree" in said[1], said
+    assert "reduce its real and its imaginary part" in said[2], said
 
 
 def on_several_devices():

@@ -40,6 +40,10 @@ def _number(dtype: np.dtype, index: int, op: ReduceOp) -> int:
     if op is Average and dtype.kind in "iub":
         raise _BadLeaf(index, f"op=Average of {dtype} has no exact result: use Sum, or convert to floats")
     number = memory.number_of_dtype(dtype)
+    if dtype == jax.dtypes.float0:
+        raise _BadLeaf(index, "a gradient of integers has no values: leave it out of the tree")
+    if dtype.kind == "c":
+        raise _BadLeaf(index, f"{dtype} is not reduced: reduce its real and its imaginary part")
     if number is None:
         raise _BadLeaf(index, f"{dtype} is not reduced: convert it, to int64 or float64 say, or leave it out")
     return number
@@ -193,10 +197,14 @@ def allreduce(
     )
 
 
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
 def broadcast(
     tree: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's arrays, for every array of a pytree.
+    """The root's arrays, for every array of a pytree; also its keys of jax.random.
 
     The gradient, at the root, is the mean of all ranks' (as Horovod's); elsewhere it is 0.
     """
@@ -211,4 +219,10 @@ def broadcast(
         means = allreduce(gradients, Average, called, process_set)
         return [mean * (_job.rank() == root_rank) for mean in means]
 
-    return _call_on_leaves("broadcast", call, gradient, tree, None, name, process_set)
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    plain = structure.unflatten([jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in leaves])
+    out = jax.tree_util.tree_leaves(_call_on_leaves("broadcast", call, gradient, plain, None, name, process_set))
+    wrap = jax.random.wrap_key_data
+    return structure.unflatten(
+        [wrap(new, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else new for new, leaf in zip(out, leaves)]
+    )

@@ -148,8 +148,9 @@ class JaxState(_elastic.State):
 
     They are pytrees of arrays (such as optax's states; also of bfloat16, and keys of jax.random) and plain values. Of
     trees with functions, such as Flax's TrainState and Equinox's modules, a commit has the leaves alone, and the script's
-    value, which has the same paths and shapes, keeps its own functions. An array of JAX's comes back as one: on the devices, or with the sharding, that the value has when a function of
-    run() begins, or else on the default device. An array of NumPy's comes back as one of NumPy's.
+    value, which has the same paths and shapes, keeps its own functions. An array of JAX's comes back as one: on the
+    devices, or with the sharding, that the value has when a function of run() begins, or else on the default device. An
+    array of NumPy's comes back as one of NumPy's.
 
     `params` and `opt_state` have the paths, shapes and dtypes of the last commit(), unless they have no arrays yet.
 
