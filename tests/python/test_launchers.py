@@ -24,7 +24,7 @@ with open(f"{sys.argv[1]}/{psring.rank()}", "w") as file:
 """
 
 LAUNCHERS = {
-    "mpirun": ["mpirun", "-np", "2", "--oversubscribe", sys.executable],
+    "mpirun": ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none", sys.executable],
     "torchrun": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=PORT"],
 }
 

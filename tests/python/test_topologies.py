@@ -69,7 +69,7 @@ def test_the_topologies_train_the_same_weights(tmp_path):
     assert bits(ring) == bits(servers)
     if shutil.which("mpirun"):
         mpi = tmp_path / "mpi.pt"
-        train(["mpirun", "-np", "2", "--oversubscribe"], mpi, 1, {"PSRING_MODE": "ps"})
+        train(["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none"], mpi, 1, {"PSRING_MODE": "ps"})
         assert bits(mpi) == bits(ring)
 
 
