@@ -149,19 +149,19 @@ Cells TrainCells(const BenchResults& results) {
   return cells;
 }
 
-std::vector<std::string> Faults(const BenchResults& results) {
-  std::vector<std::string> faults;
+std::vector<std::string> Warnings(const BenchResults& results) {
+  std::vector<std::string> warnings;
   if (!results.cut_short.empty()) {
-    faults.push_back(absl::StrCat("Cut short: what was to follow is missing. ",
-                                  results.cut_short));
+    warnings.push_back(absl::StrCat(
+        "Cut short: what was to follow is missing. ", results.cut_short));
   }
   if (results.other_cores.value_or(0) > kMuchOtherLoad) {
-    faults.push_back(absl::StrFormat(
+    warnings.push_back(absl::StrFormat(
         "Other programs kept %.1f cores busy meanwhile, and lengthened these "
         "times: measure again on a quiet host.",
         *results.other_cores));
   }
-  return faults;
+  return warnings;
 }
 
 std::vector<std::string> Notes(const BenchResults& results) {

@@ -18,7 +18,7 @@ std::vector<std::vector<std::string>> TrainCells(const BenchResults& results);
 // What the columns mean, and which peers are missing; a sentence or two each.
 std::vector<std::string> Notes(const BenchResults& results);
 // Why its figures are not all there, or not to be relied on.
-std::vector<std::string> Faults(const BenchResults& results);
+std::vector<std::string> Warnings(const BenchResults& results);
 
 // "allreduce, 2 ranks, 1 MB"; "train lenet, 2 workers, ring".
 std::string NameOf(const SweepPoint& point);

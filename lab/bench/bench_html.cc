@@ -41,11 +41,10 @@ Terms SetupTerms(const BenchResults& results) {
   };
 }
 
-std::string FaultsHtml(const BenchResults& results) {
-  const std::vector<std::string> faults = Faults(results);
-  if (faults.empty()) return "";
-  return absl::StrCat("<div class=\"fault\" role=\"note\">",
-                      EscapeHtml(absl::StrJoin(faults, " ")), "</div>");
+std::string WarningsHtml(const BenchResults& results) {
+  const std::vector<std::string> warnings = Warnings(results);
+  if (warnings.empty()) return "";
+  return HtmlWarning(EscapeHtml(absl::StrJoin(warnings, " ")));
 }
 
 }  // namespace
@@ -68,7 +67,7 @@ std::string RenderBenchHtml(const BenchResults& results) {
                                  PointCells(results))},
           {"{{LINKS}}", Section("Links", LinkCells(results))},
           {"{{TRAIN}}", Section("Training", TrainCells(results))},
-          {"{{FAULTS}}", FaultsHtml(results)},
+          {"{{WARNINGS}}", WarningsHtml(results)},
           {"{{NOTES}}", HtmlList(Notes(results))},
           {"{{SETUP}}", HtmlTerms(SetupTerms(results))},
           {"{{FOOT}}", ReportFoot(data, kBenchCharts)},

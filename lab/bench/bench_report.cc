@@ -16,7 +16,7 @@ std::string BenchText(const BenchResults& results) {
     if (cells.size() > 1) absl::StrAppend(&text, "\n", TextTable(cells));
   }
   absl::StrAppend(&text, "\n");
-  for (const auto& notes : {Faults(results), Notes(results)}) {
+  for (const auto& notes : {Warnings(results), Notes(results)}) {
     for (const std::string& note : notes) {
       absl::StrAppend(&text, "* ", note, "\n");
     }

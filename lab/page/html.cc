@@ -39,6 +39,10 @@ std::string HtmlList(const std::vector<std::string>& items) {
   return absl::StrCat(html, "</ul>");
 }
 
+std::string HtmlWarning(absl::string_view html) {
+  return absl::StrCat("<div class=\"fault\" role=\"note\">", html, "</div>");
+}
+
 std::string HtmlTerms(const Terms& terms) {
   std::string html = "<dl>\n";
   for (const auto& [term, meaning] : terms) {

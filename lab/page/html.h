@@ -1,4 +1,4 @@
-// Pieces of HTML. Every text that comes in is escaped.
+// Pieces of HTML. Every text that comes in is escaped, except HtmlWarning's.
 #ifndef PSRING_LAB_PAGE_HTML_H_
 #define PSRING_LAB_PAGE_HTML_H_
 
@@ -17,6 +17,9 @@ std::string HtmlTable(const std::vector<std::vector<std::string>>& cells);
 
 // Empty without items.
 std::string HtmlList(const std::vector<std::string>& items);
+
+// A box for what a reader must know first. `html` is HTML already.
+std::string HtmlWarning(absl::string_view html);
 
 // Terms and what they mean.
 using Terms = std::vector<std::pair<std::string, std::string>>;

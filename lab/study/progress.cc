@@ -61,11 +61,8 @@ std::string EpochLine(const std::string& name, const ProcessMetrics& worker0,
   if (const int64_t all = NumEpochs(worker0); all > 0) {
     absl::StrAppend(&text, "/", all);
   }
-  if (std::isnan(epoch.train_loss) && std::isnan(epoch.test_loss) &&
-      std::isnan(epoch.test_accuracy) && std::isnan(epoch.images_per_second)) {
-    return absl::StrCat(text, ": no figure that is finite");
-  }
   absl::StrAppend(&text, ": ");
+  const size_t told_nothing = text.size();
   const auto add_loss = [&text](const char* which, double loss) {
     if (std::isnan(loss)) return;
     absl::StrAppend(&text, which, " loss ", FormatLoss(loss), ", ");
@@ -79,6 +76,7 @@ std::string EpochLine(const std::string& name, const ProcessMetrics& worker0,
   if (!std::isnan(epoch.images_per_second)) {
     absl::StrAppend(&text, FormatCount(epoch.images_per_second), " images/s, ");
   }
+  if (text.size() == told_nothing) text += "no figure that is finite";
   return std::string(absl::StripSuffix(text, ", "));
 }
 

@@ -69,29 +69,28 @@ std::string Introduction(const StudySetup& setup,
 std::string FaultsHtml(const Comparison& comparison) {
   const std::vector<std::string> faults = Faults(comparison);
   if (faults.empty()) return "";
-  return absl::StrCat(
-      "<div class=\"fault\" role=\"note\"><strong>Faults of speed were "
-      "injected "
-      "on purpose.</strong> Workers or their links were slowed down: <code>",
-      EscapeHtml(absl::StrJoin(faults, " ")), "</code>.</div>");
+  return HtmlWarning(absl::StrCat(
+      "<strong>Faults of speed were injected on purpose.</strong> Workers or "
+      "their links were slowed down: <code>",
+      EscapeHtml(absl::StrJoin(faults, " ")), "</code>."));
 }
 
 std::string FailuresHtml(const Comparison& comparison) {
   const std::vector<std::string> failures = Failures(comparison);
   if (failures.empty()) return "";
-  return absl::StrCat(
-      "<div class=\"fault\" role=\"note\"><strong>These runs failed, and "
-      "nothing below counts them.</strong>",
-      HtmlList(failures), "</div>");
+  return HtmlWarning(
+      absl::StrCat("<strong>These runs failed, and nothing below counts them."
+                   "</strong>",
+                   HtmlList(failures)));
 }
 
 std::string HeadlinesHtml(const Comparison& comparison) {
   std::string html;
   if (!comparison.cut_short.empty()) {
-    html = absl::StrCat(
-        "<div class=\"fault\" role=\"note\"><strong>The comparison was cut "
-        "short.</strong> All below is of ",
-        comparison.cut_short, " alone.</div>\n");
+    html = HtmlWarning(absl::StrCat(
+        "<strong>The comparison was cut short.</strong> All below is of ",
+        comparison.cut_short, " alone."));
+    absl::StrAppend(&html, "\n");
   }
   for (const std::string& headline : Headlines(comparison)) {
     absl::StrAppend(&html, "<p class=\"lead\">", EscapeHtml(headline),

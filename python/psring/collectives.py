@@ -258,6 +258,14 @@ def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
     return memory.value
 
 
+def _no_value_yet(value: Any) -> TypeError:
+    """Of what a program computes when it runs."""
+    return TypeError(
+        f"sum() and mean() take values, and a {type(value).__name__} has none yet: call them outside of tf.function and jit, "
+        "or use allreduce()"
+    )
+
+
 def _writable_copy(value: Any) -> Any:
     if hasattr(value, "detach"):  # a tensor of torch's: numpy() is none of one that autograd follows, or of bfloat16
         value = value.detach().cpu()
@@ -268,12 +276,8 @@ def _writable_copy(value: Any) -> Any:
         raise TypeError(
             f"sum() and mean() take a number, a tensor or an array, not {type(value).__name__}: call them for each value"
         )
-    no_value = TypeError(  # of what a program computes when it runs
-        f"sum() and mean() take values, and a {type(value).__name__} has none yet: call them outside of tf.function and jit, "
-        "or use allreduce()"
-    )
     if not hasattr(value, "copy"):  # TensorFlow's
-        raise no_value
+        raise _no_value_yet(value)
     copy = value.copy()
     if copy.dtype.name == "bfloat16":  # of ml_dtypes, without a buffer
         copy = copy.astype("float32")
@@ -283,7 +287,7 @@ def _writable_copy(value: Any) -> Any:
     except BufferError:  # as in _view_in_place()
         pass
     except TypeError:  # JAX's
-        raise no_value from None
+        raise _no_value_yet(value) from None
     import numpy  # an array of JAX's
 
     return numpy.array(copy)

@@ -26,6 +26,11 @@ def on_host(array: Any) -> np.ndarray:
     return np.asarray(array, order="C")
 
 
+def is_key(value: Any) -> bool:
+    """Whether it is a key of jax.random.key(), or an array of such, which has no elements of its own."""
+    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
 def to_jax(array: np.ndarray) -> jax.Array:
     """JAX's array of one that nobody writes to any more. Errors: integers that JAX would cut off."""
     if array.dtype in (np.int64, np.uint64) and array.size and not jax.config.jax_enable_x64:

@@ -11,7 +11,7 @@ from .._host_arrays import broadcast_in_place
 from .._packs import WORTH_PACKING, Comparison, Kind, Packs
 from ..collectives import Average, ReduceOp, Sum, auto_name, name_among
 from ..process_sets import ProcessSet, global_process_set
-from ._arrays import call_on_host, empty, on_host, to_jax, traced
+from ._arrays import call_on_host, empty, is_key, on_host, to_jax, traced
 
 
 # What a collective does with leaves, its name, and whether this is in jit; and with the gradients of
@@ -197,10 +197,6 @@ def allreduce(
     )
 
 
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def broadcast(
     tree: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
@@ -220,9 +216,9 @@ def broadcast(
         return [mean * (_job.rank() == root_rank) for mean in means]
 
     leaves, structure = jax.tree_util.tree_flatten(tree)
-    plain = structure.unflatten([jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in leaves])
+    plain = structure.unflatten([jax.random.key_data(leaf) if is_key(leaf) else leaf for leaf in leaves])
     out = jax.tree_util.tree_leaves(_call_on_leaves("broadcast", call, gradient, plain, None, name, process_set))
     wrap = jax.random.wrap_key_data
     return structure.unflatten(
-        [wrap(new, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else new for new, leaf in zip(out, leaves)]
+        [wrap(new, impl=jax.random.key_impl(leaf)) if is_key(leaf) else new for new, leaf in zip(out, leaves)]
     )

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from .. import _elastic, _job
+from ._arrays import is_key
 from .fused import FusedOptimizer
 
 _Result = TypeVar("_Result")
@@ -29,7 +30,7 @@ class _Array:
     """An array of JAX's as it is written: the host's array, of a key its data."""
 
     def __init__(self, array: jax.Array):
-        keys = jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
+        keys = is_key(array)
         self.key = str(jax.random.key_impl(array)) if keys else None
         self.weak_type = getattr(array, "weak_type", False)  # a key has none
         self.array = np.asarray(jax.random.key_data(array) if keys else array)
@@ -59,11 +60,12 @@ class _Tree:
     def like(self, now: Any) -> Any:
         """Errors: ValueError where the script's own tree has other paths or shapes."""
         leaves, structure = jax.tree_util.tree_flatten(now)
-        there = {path: _shape(leaf) for path, leaf in self.leaves}
-        here = {path: _shape(None if callable(leaf) else leaf) for path, leaf in _named(now)}
-        for path in [*there, *here]:
-            if there.get(path, "nothing") != here.get(path, "nothing"):
-                raise ValueError(f"{path} is {there.get(path, 'nothing')} there, and {here.get(path, 'nothing')} here")
+        why = _first_difference(
+            {path: _shape(leaf) for path, leaf in self.leaves},
+            {path: _shape(None if callable(leaf) else leaf) for path, leaf in _named(now)},
+        )
+        if why is not None:
+            raise ValueError(why)
         out = [place if callable(place) else leaf for (_, leaf), place in zip(self.leaves, leaves)]
         return jax.tree_util.tree_unflatten(structure, out)
 
@@ -135,8 +137,13 @@ def _described(leaf: Any) -> str:
 
 def _difference(saved: Any, now: Any) -> Optional[str]:
     """The first one between two trees, of which `now` is the script's own."""
-    there = {path: _described(leaf) for path, leaf in _named(saved)}
-    here = {path: _described(leaf) for path, leaf in _named(now)}
+    return _first_difference(
+        {path: _described(leaf) for path, leaf in _named(saved)}, {path: _described(leaf) for path, leaf in _named(now)}
+    )
+
+
+def _first_difference(there: Dict[str, str], here: Dict[str, str]) -> Optional[str]:
+    """What is at each path of two trees."""
     for path in [*there, *here]:
         if there.get(path) != here.get(path):
             return f"{path or 'the array'} is {there.get(path, 'nothing')} there, and {here.get(path, 'nothing')} here"

@@ -122,14 +122,14 @@ TEST(BenchNotes, SayOfHostsWhoseMessagesWereEncrypted) {
   EXPECT_THAT(Notes(results), Not(Contains(encrypted)));
 }
 
-TEST(BenchFaults, SayThatOtherProgramsLengthenedTheTimes) {
+TEST(BenchWarnings, SayThatOtherProgramsLengthenedTheTimes) {
   BenchResults results = Sample();
   const auto busy = HasSubstr("Other programs kept 1.5 cores busy");
-  EXPECT_THAT(Faults(results), Not(Contains(busy)));
+  EXPECT_THAT(Warnings(results), Not(Contains(busy)));
   results.other_cores = 0.05;
-  EXPECT_THAT(Faults(results), Not(Contains(HasSubstr("Other programs"))));
+  EXPECT_THAT(Warnings(results), Not(Contains(HasSubstr("Other programs"))));
   results.other_cores = 1.5;
-  EXPECT_THAT(Faults(results), Contains(busy));
+  EXPECT_THAT(Warnings(results), Contains(busy));
   EXPECT_THAT(RenderBenchHtml(results),
               HasSubstr("role=\"note\">Other programs kept 1.5 cores busy"));
 }
