@@ -69,6 +69,16 @@ TEST(ProgressLine, AtTheEndItIsFull) {
   EXPECT_THAT(ProgressLine("ring", worker), HasSubstr("ETA 0:00"));
 }
 
+// Of a script that has diverged.
+TEST(EpochLine, SaysThatNoFigureIsFinite) {
+  ProcessMetrics script;
+  const double nan = std::nan("");
+  EXPECT_EQ(EpochLine("ring", script, {3, 30, 9.0, nan, nan, nan, nan}),
+            "ring       epoch 3: no figure that is finite");
+  EXPECT_EQ(EpochLine("ring", script, {3, 30, 9.0, nan, 0.5, nan, nan}),
+            "ring       epoch 3: test loss 0.5000");
+}
+
 TEST(Progress, OffATerminalEveryEpochGetsOneLine) {
   const std::string printed = Printed(0, [](Progress& progress) {
     progress.Show(HalfWay());
