@@ -24,9 +24,12 @@ remember_torch() {
   echo "$1" > "$state/torch"
 }
 
-# The torch of the python at $1. (To import it takes long.)
+# The torch of the python at $1. (To import it takes long.) Not one in the folder in which
+# ./psring is called: in /tmp, say, that would be anybody's.
 torch_of_python() {
-  "$1" -c 'import importlib.util as u
+  "$1" -c 'import sys
+sys.path[:] = filter(None, sys.path)
+import importlib.util as u
 print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null
 }
 
@@ -112,7 +115,9 @@ cuda_roots() {
   echo "${CUDA_HOME:-/usr/local/cuda}"
   local python
   for python in python3 "$root/.venv/bin/python3"; do
-    "$python" -c 'import importlib.util as u, os
+    "$python" -c 'import sys
+sys.path[:] = filter(None, sys.path)
+import importlib.util as u, os
 for d in u.find_spec("nvidia").submodule_search_locations:
   for part in os.listdir(d): print(os.path.join(d, part))' 2> /dev/null || true
   done

@@ -70,6 +70,14 @@ found_version build-version "$wanted+cpu" > out || true
 found_version build-version 1.2.3 "run --help" > out || true
 ! grep libtorch out || fail "of another libtorch, to who runs a script"
 
+# Where others may write, as in /tmp, they can have put a libtorch.
+mkdir -p "$TEST_TMPDIR/shared/torch/lib"
+touch "$TEST_TMPDIR/shared/torch/__init__.py" "$TEST_TMPDIR/shared/torch/lib/libtorch.so"
+echo "__version__ = '1.2.3'" > "$TEST_TMPDIR/shared/torch/version.py"
+bundle=$PWD
+(cd "$TEST_TMPDIR/shared" && env -i PATH=/usr/bin:/bin HOME=/ "$bundle/psring" compare --help) > out 2>&1 || true
+! grep "found 1.2.3" out || fail "takes the libtorch of the folder in which it is called"
+
 code=0
 bare PSRING_TORCH=/nowhere ./psring doctor > out 2>&1 || code=$?
 [ $code = 1 ] && grep -q "PSRING_TORCH=/nowhere has no" out || fail "a wrong PSRING_TORCH"
