@@ -9,6 +9,7 @@ import functools
 import os
 import pickle
 import sys
+import tempfile
 from typing import IO, TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
 from . import _failure, _job
@@ -44,12 +45,31 @@ def _check_folder(folder: str) -> None:
         raise PermissionError(f"{_FOLDER}: cannot write to {folder}. Give psring run another --state-dir")
 
 
+def _opened_as_no_link(path: str, flags: int) -> int:
+    """In a folder such as /tmp, another user can have put a link there, to a file of this user's."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
+def _check_owner(file: IO[bytes]) -> None:
+    """Before anything is read, as a pickle can run code. Errors: PermissionError."""
+    owner = os.fstat(file.fileno()).st_uid
+    if owner in (os.geteuid(), 0):
+        return
+    # Some file systems of other hosts tell one owner for all files.
+    with tempfile.TemporaryFile(dir=os.path.dirname(file.name)) as own:
+        if os.fstat(own.fileno()).st_uid == owner:
+            return
+    raise PermissionError(
+        f"it belongs to user {owner}, and what it holds can run code. If you trust that user: chown {os.geteuid()} {file.name}"
+    )
+
+
 def _replace(path: str, write: Callable[[IO[bytes]], None]) -> None:
     """Errors: OSError, and those of write()."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     new = path + ".new"
     try:
-        with open(new, "wb") as file:
+        with open(new, "wb", opener=_opened_as_no_link) as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -198,9 +218,8 @@ class State:
     def _write(self, saved: Dict[str, Any], file: IO[bytes]) -> None:
         pickle.dump(saved, file, protocol=4)
 
-    def _load(self, path: str) -> Dict[str, Any]:
-        with open(path, "rb") as file:
-            return pickle.load(file)  # type: ignore[no-any-return]
+    def _load(self, file: IO[bytes]) -> Dict[str, Any]:
+        return pickle.load(file)  # type: ignore[no-any-return]
 
     def _differs(self, name: str, why: Any, of_commit: bool = True) -> RuntimeError:
         """For _take(), where what it is given does not fit this rank's value."""
@@ -262,7 +281,9 @@ class State:
         if not os.path.exists(path):
             return None
         try:
-            saved = self._load(path)
+            with open(path, "rb") as file:
+                _check_owner(file)
+                saved = self._load(file)
             if saved["format"] != _FORMAT:
                 raise ValueError(f"its format is {saved['format']!r}, not {_FORMAT!r}")
         except Exception as error:  # whatever a pickle raises

@@ -387,6 +387,43 @@ def test_refusals_name_the_file_and_the_remedy(tmp_path):
     assert len(said) == len(words) and all(text.startswith(word) for text, word in zip(said, words)), said
 
 
+class Runs:
+    """What another user could put into a commit."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return (open, (self.file, "w"))
+
+
+def reads_of_another_user(folder):
+    hvd.init()
+    os.environ["PSRING_STATE_DIR"] = folder
+    path, traces = os.path.join(folder, "state.pt"), os.path.join(folder, "traces")
+    torch.save(Runs(traces), path)
+    os.chown(path, 65534, 65534)
+    with pytest.raises(RuntimeError) as refused:
+        hvd.elastic.TorchState(epoch=1).restore()
+    assert not os.path.exists(traces)
+    os.remove(path)
+    with open(traces, "w") as file:
+        file.write("of this user")
+    os.symlink(traces, path + ".new")
+    _elastic._made.clear()
+    with pytest.raises(OSError):
+        hvd.elastic.TorchState(epoch=1).commit()
+    with open(traces) as file:
+        return str(refused.value), file.read()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_another_user_of_the_folder_runs_no_code_and_redirects_no_commit(tmp_path):
+    ((refused, kept),) = ranks.run(reads_of_another_user, size=1, args=(str(tmp_path),))
+    assert f"it belongs to user 65534, and what it holds can run code. If you trust that user: chown 0 {tmp_path}/state.pt" in refused
+    assert kept == "of this user"
+
+
 def deals(length):
     hvd.init()
     sampler = hvd.elastic.ElasticSampler(range(length), seed=5)

@@ -94,8 +94,8 @@ class TorchState(_elastic.State):
     def _write(self, saved: Dict[str, Any], file: IO[bytes]) -> None:
         torch.save(saved, file)
 
-    def _load(self, path: str) -> Dict[str, Any]:
-        return torch.load(path, map_location="cpu", weights_only=False)  # type: ignore[no-any-return]
+    def _load(self, file: IO[bytes]) -> Dict[str, Any]:
+        return torch.load(file, map_location="cpu", weights_only=False)  # type: ignore[no-any-return]
 
 
 def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
