@@ -118,7 +118,8 @@ absl::Status RefuseEarlierRun(const std::string& directory, bool locked) {
 }
 
 absl::StatusOr<File> OpenLock(const std::string& directory) {
-  auto file = File::Open(directory + kLockFile, O_RDWR | O_CREAT);
+  // Whoever may read a file may lock it.
+  auto file = File::Open(directory + kLockFile, O_RDWR | O_CREAT, 0600);
   if (file.ok()) return file;
   if (!absl::IsPermissionDenied(file.status())) return OfFlag(file.status());
   return OfFlag(absl::PermissionDeniedError(absl::StrCat(

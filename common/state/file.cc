@@ -33,10 +33,10 @@ absl::Status FileError(const char* call, const std::string& path, int error) {
               : absl::InternalError(message);
 }
 
-absl::StatusOr<File> File::Open(std::string path, int flags) {
+absl::StatusOr<File> File::Open(std::string path, int flags, mode_t mode) {
   int fd;
   do {
-    fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
+    fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, mode);
     // Somebody's lease on it, as a file server's, is being recalled: soon.
     if (fd < 0 && errno == EWOULDBLOCK) {
       absl::SleepFor(absl::Milliseconds(10));

@@ -2,6 +2,8 @@
 #ifndef PSRING_COMMON_STATE_FILE_H_
 #define PSRING_COMMON_STATE_FILE_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -20,10 +22,11 @@ absl::Status FileError(const char* call, const std::string& path, int error);
 // the system's reason, as FileError does.
 class File {
  public:
-  // `flags` as open's. NOT_FOUND where there is no such file, PERMISSION_DENIED
-  // where this user may not open it; a pipe is an error, as it would block, and
-  // so is a device to read.
-  static absl::StatusOr<File> Open(std::string path, int flags);
+  // `flags` as open's; `mode` is that of a file that it makes. NOT_FOUND where
+  // there is no such file, PERMISSION_DENIED where this user may not open it; a
+  // pipe is an error, as it would block, and so is a device to read.
+  static absl::StatusOr<File> Open(std::string path, int flags,
+                                   mode_t mode = 0644);
 
   File(File&& other) noexcept
       : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}

@@ -108,7 +108,8 @@ absl::StatusOr<std::unique_ptr<StudyFolder>> StudyFolder::Open(
     const std::string& path, const StudySetup& setup) {
   if (auto s = CheckNobodysElse(path); !s.ok()) return s;
   if (auto s = MakeFolder(fs::path(path) / kRuns); !s.ok()) return s;
-  auto lock = File::Open(fs::path(path) / kLock, O_RDWR | O_CREAT);
+  // Whoever may read a file may lock it.
+  auto lock = File::Open(fs::path(path) / kLock, O_RDWR | O_CREAT, 0600);
   if (!lock.ok()) return lock.status();
   const absl::Status locked = lock->Lock();
   if (absl::IsUnavailable(locked)) {

@@ -19,6 +19,21 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::TestDirectory;
 
+TEST(FileTest, MakesAFileThatOthersMayReadUnlessToldOtherwise) {
+  const std::string folder = TestDirectory();
+  const auto mode_of = [](const std::string& path) {
+    struct stat info = {};
+    stat(path.c_str(), &info);
+    return info.st_mode & 0777;
+  };
+  const mode_t mask = umask(022);
+  ASSERT_TRUE(File::Open(folder + "/data", O_RDWR | O_CREAT).ok());
+  ASSERT_TRUE(File::Open(folder + "/lock", O_RDWR | O_CREAT, 0600).ok());
+  umask(mask);
+  EXPECT_EQ(mode_of(folder + "/data"), 0644);
+  EXPECT_EQ(mode_of(folder + "/lock"), 0600);
+}
+
 TEST(FileTest, ReadsWhatWasWrittenAnywhere) {
   const std::string path = TestDirectory() + "/data";
   File file = *File::Open(path, O_RDWR | O_CREAT);
