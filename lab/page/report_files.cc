@@ -1,6 +1,7 @@
 #include "lab/page/report_files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -44,9 +45,19 @@ bool IsSpecial(const fs::path& path) {
   return fs::exists(status) && !fs::is_regular_file(status);
 }
 
+// In a folder such as /tmp, another user can have put a link to this user's
+// files in the place of one that will be made.
+int NoLinkOfOthers(const fs::path& path) {
+  struct stat there = {};
+  const bool own_link = lstat(path.c_str(), &there) == 0 &&
+                        S_ISLNK(there.st_mode) && there.st_uid == geteuid();
+  return own_link ? 0 : O_NOFOLLOW;
+}
+
 // Returns when the disk has it.
 absl::Status WriteToDisk(const fs::path& path, absl::string_view text) {
-  auto file = File::Open(path, O_WRONLY | O_CREAT | O_TRUNC);
+  auto file = File::Open(
+      path, O_WRONLY | O_CREAT | O_TRUNC | NoLinkOfOthers(path));
   if (!file.ok()) return file.status();
   absl::Status s =
       file->WriteAt(0, text.data(), static_cast<int64_t>(text.size()));
