@@ -1,6 +1,7 @@
 #include "lab/host/output_printer.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +21,14 @@ namespace {
 constexpr const char* kColours[] = {"\033[32m", "\033[33m", "\033[34m",
                                     "\033[35m", "\033[36m"};
 constexpr char kNoColour[] = "\033[0m";
+
+// What another user has put there, such as an empty file, would show that user
+// the log. False, and errno: it stays.
+bool RemoveOfOthers(const std::string& path) {
+  struct stat there = {};
+  return lstat(path.c_str(), &there) != 0 || there.st_uid == geteuid() ||
+         unlink(path.c_str()) == 0;
+}
 
 }  // namespace
 
@@ -60,8 +69,10 @@ void OutputPrinter::Log(const std::string& name, absl::string_view line) {
   if (is_new) {
     KeepEarlierFile(path);
     // The user's own: the address of the job's page, with its token, is in it.
-    close(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    it->second.open(path);
+    if (RemoveOfOthers(path)) {
+      close(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+      it->second.open(path);
+    }
   } else if (!it->second.is_open()) {
     return;  // that was said
   }

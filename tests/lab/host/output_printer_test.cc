@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "tests/testing/test_directory.h"
@@ -58,6 +60,17 @@ TEST_F(OutputPrinterTest, SaysOnceThatAFileCannotBeWritten) {
                          log_ +
                          " (Is a directory). The job continues; its output is "
                          "shown here\n[worker 0] step 1\n");
+}
+
+TEST_F(OutputPrinterTest, TakesThePlaceOfAnotherUsersFile) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  std::filesystem::create_directories(logs_);
+  std::ofstream(log_).close();
+  ASSERT_EQ(chown(log_.c_str(), 65534, 65534), 0);
+  std::ifstream of_the_other(log_);
+  Print("step 1");
+  EXPECT_EQ(ReadFile(log_), "step 1\n");
+  EXPECT_EQ(of_the_other.get(), EOF);
 }
 
 TEST_F(OutputPrinterTest, SaysOnceThatTheDiskIsFull) {
