@@ -54,7 +54,8 @@ void LimitPolling() {
 // token.
 void HideTokens(char** begin, char** end) {
   for (char** word = begin; word != end; ++word) {
-    char* const token = strstr(*word, "/?token=");
+    if (strncmp(*word, "http://", strlen("http://")) != 0) continue;
+    char* const token = strstr(*word, "token=");
     if (token != nullptr) memset(token, 'x', strlen(token));
   }
 }
