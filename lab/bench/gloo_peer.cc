@@ -14,7 +14,10 @@
 namespace psring {
 namespace {
 
+// Not a torch in the folder in which psring is called, which may be anybody's.
 constexpr char kProbe[] =
+    "import sys\n"
+    "sys.path[:] = filter(None, sys.path)\n"
     "import torch, torch.distributed as d\n"
     "assert d.is_available() and d.is_gloo_available()\n"
     "print(torch.__version__)";
