@@ -37,12 +37,13 @@ def classifier():
 def trainer(model, folder, train, **more):
     from transformers import Trainer, TrainingArguments
 
-    save = more.pop("save", True)
+    save, kind = more.pop("save", True), more.pop("kind", Trainer)
     args = TrainingArguments(
         folder, per_device_train_batch_size=4, num_train_epochs=2, learning_rate=1e-2, use_cpu=True, report_to=[],
         save_strategy="epoch" if save else "no", save_only_model="PSRING_SYNC" in os.environ, disable_tqdm=True, gradient_accumulation_steps=2, eval_strategy="epoch",
+        logging_steps=1,
     )  # fmt: skip
-    return Trainer(model, args, train_dataset=train, eval_dataset=Words(), compute_metrics=seen, **more)
+    return kind(model, args, train_dataset=train, eval_dataset=Words(), compute_metrics=seen, **more)
 
 
 def seen(prediction):
@@ -63,11 +64,22 @@ def trainer_in_a_job(folder):
     )
     whole = Words()
     mine = torch.utils.data.Subset(whole, range(ps.rank(), len(whole) // ps.size() * ps.size(), ps.size()))
+
+    from transformers import Trainer
+
+    class JobTrainer(Trainer):
+        def training_step(self, *inputs, **more):
+            loss = super().training_step(*inputs, **more)
+            if self.accelerator.sync_gradients:
+                opt.synchronize()  # an epoch's last step is of one pass
+            return loss
+
     before = weights(model)
-    job = trainer(model, folder, mine, optimizers=(opt, None), save=ps.rank() == 0)
+    job = trainer(model, folder, mine, optimizers=(opt, None), save=ps.rank() == 0, kind=JobTrainer)
     job.train()
     opt.synchronize_parameters()
-    return weights(model), not weights(model).equal(before), job.state.global_step
+    norms = [log["grad_norm"] for log in job.state.log_history if "grad_norm" in log]
+    return weights(model), not weights(model).equal(before), job.state.global_step, norms
 
 
 @pytest.mark.parametrize("env", [{}, {"PSRING_SYNC": "async"}], ids=["bsp", "async"])
@@ -77,6 +89,7 @@ def test_transformers_trains_in_both_topologies(env, tmp_path):
         first, second = run(trainer_in_a_job, mode=mode, env=env, timeout=150, args=(str(tmp_path / mode),))
         assert torch.equal(first[0], second[0]) and first[1] and first[2] == second[2] == 10
         assert len(list((tmp_path / mode).glob("checkpoint-*"))) == 2
+        assert len(first[3]) == 10 and (env or first[3] == second[3])  # what Trainer clips is the mean
         found[mode] = first[0]
     assert env or torch.equal(found["ring"], found["ps"])
 
