@@ -150,6 +150,25 @@ def test_gradients_over_gloo_are_not_missed(tmp_path):
         assert (code, out.strip()) == (0, "done") and "optimizer" not in err, err
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_workers_with_a_group_that_train_each_for_itself_are_told_so(wrapped, tmp_path):
+    """As do those of Accelerate's Accelerator() and Transformers' Trainer without cpu=True, where there is no GPU."""
+    model = "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))" if wrapped else "torch.nn.Linear(4, 1)"
+    (tmp_path / "train.py").write_text(f"""
+import torch, torch.distributed as dist, psring.torch
+dist.init_process_group("psring")
+model = {model}
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(20):
+    model(torch.ones(2, 4)).sum().backward()
+    opt.step()
+""")
+    ranks = run_script(str(tmp_path / "train.py"), 2)
+    assert [code for code, _, _ in ranks] == [0, 0], ranks
+    said = "20 steps of an optimizer, and nothing has travelled over the backend psring: each worker trains for itself"
+    assert (said in ranks[0][2]) != wrapped and said not in ranks[1][2], ranks
+
+
 @pytest.mark.parametrize("backend", ["psring", "gloo"])
 def test_under_psrings_own_launcher_a_group_needs_no_variables(backend):
     """psring run sets none of torchrun's. A script of one process gets torch's error."""

@@ -23,6 +23,7 @@ from .._channels import TorchrunStore
 from .._rows import cuts
 from ..collectives import Average, Max, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
+from . import _alone
 from ._tensors import check_dtype, check_movable, num_bytes, on_host, untraced_methods
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _start_alltoall
@@ -59,6 +60,7 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def _work(self, handles: List[Handle], finish: Callable[[], Any], works: Any = None) -> PsringWork:
         """Completed by the thread of `works`, which are the collectives unless it is given."""
+        _alone.note_group_is_used()
         work = PsringWork(handles, finish)
         (works or self._works).put(work)
         return work
