@@ -77,6 +77,10 @@ absl::Status TakeVariables(const CommandLine& line, RunFlags& flags) {
     absl::Status s = TakeJoinTimeout(job);
     if (!s.ok()) return s;
   }
+  if (!line.Has("--heartbeat-timeout")) {
+    absl::Status s = TakeHeartbeatTimeout(job);
+    if (!s.ok()) return s;
+  }
   if (line.Has("--servers") || line.Has("--servers-per-node")) {
     return absl::OkStatus();
   }
@@ -205,6 +209,10 @@ absl::StatusOr<RunPlan> PlanWorker(const CommandLine& line, RunFlags& flags,
     flags.job.extra["PSRING_JOIN_TIMEOUT_S"] =
         absl::StrCat(flags.job.join_timeout_s);
   }
+  if (line.Has("--heartbeat-timeout")) {
+    flags.job.extra["PSRING_HEARTBEAT_TIMEOUT_S"] =
+        absl::StrCat(flags.job.heartbeat_timeout_s);
+  }
   SetVariables(line, flags);
   return RunPlan{flags.job, /*becomes_worker=*/true};
 }
@@ -265,7 +273,14 @@ void AddRunFlags(CommandLine& line, RunFlags& flags) {
   line.Add("--join-timeout", job.join_timeout_s,
            "Seconds within which every worker must have called init(), from "
            "the first one on; default: $PSRING_JOIN_TIMEOUT_S, else 60")
-      .Range(1.0, kMaxJoinTimeoutS)
+      .Range(kMinJoinTimeoutS, kMaxTimeoutS)
+      .Default("");
+  line.Add("--heartbeat-timeout", job.heartbeat_timeout_s,
+           "Seconds for which a worker, or its network, may be silent before "
+           "it counts as lost, which ends the job with its name; the command "
+           "that starts rank 0 decides it for all hosts; default: "
+           "$PSRING_HEARTBEAT_TIMEOUT_S, else 5")
+      .Range(kMinHeartbeatTimeoutS, kMaxTimeoutS)
       .Default("");
   line.Add("--threads-per-worker", job.threads_per_worker,
            "OMP_NUM_THREADS of each worker; default: its share of this host's "

@@ -191,6 +191,8 @@ NcclOptions ModelClient::NcclOptionsOf(const GpuModel& gpu,
   options.allow_shared_gpu = gpu.allow_shared_gpu;
   options.end_timeout = options_.step_timeout;
   options.watchdog.before_abort = gpu.before_abort;
+  options.watchdog.culprit_grace =
+      job_.member().heartbeat_timeout() + kHeartbeatInterval;
   return options;
 }
 

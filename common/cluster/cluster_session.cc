@@ -22,7 +22,7 @@ namespace psring {
 namespace {
 
 // How long a process that cannot join tries to tell.
-constexpr absl::Duration kDeclineTimeout = kDeadAfter;
+constexpr absl::Duration kDeclineTimeout = absl::Seconds(5);
 // Of its reason. A first message is short: see visitors.h.
 constexpr size_t kMaxFailureBytes = 2048;
 
@@ -146,6 +146,7 @@ absl::Status ClusterSession::HostCoordinator(CoordinatorWatch watch) {
   membership.num_servers = placement.num_servers;
   membership.num_workers = placement.num_workers;
   membership.join_timeout = options_.join_timeout;
+  membership.heartbeat_timeout = options_.heartbeat_timeout;
   const std::string& name = placement.coordinator.host;
   if (IsLoopbackName(name) && IsLoopback(address())) {
     LogWarning(
@@ -174,6 +175,7 @@ MemberOptions ClusterSession::Introduction() const {
   MemberOptions options;
   options.coordinator = coordinator_endpoint_;
   options.join_timeout = options_.join_timeout;
+  options.heartbeat_timeout = options_.heartbeat_timeout;
   options.on_hang = options_.on_hang;
   proto::Join& join = options.join;
   join.set_role(placement.role);

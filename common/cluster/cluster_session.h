@@ -32,6 +32,8 @@ struct ClusterOptions {
   // atomically; empty: nowhere.
   std::string coordinator_port_file;
   absl::Duration join_timeout = absl::Seconds(60);
+  // MembershipOptions' and MemberOptions'.
+  absl::Duration heartbeat_timeout = kHeartbeatTimeout;
   // How long this process may work without progress (activity.h) before the job
   // ends with its name; 0: for ever.
   absl::Duration progress_timeout;

@@ -18,10 +18,6 @@ namespace {
 
 using proto::ControlMessage;
 
-// For the coordinator's answer to a question. One that is silent for as long is
-// lost, which is said in its place.
-constexpr absl::Duration kAnswerTimeout = kDeadAfter;
-
 std::vector<std::string> KeysOfWorkers(const proto::Welcome& job) {
   std::vector<std::string> keys;
   for (const proto::Process& worker : job.workers()) {
@@ -75,6 +71,13 @@ absl::Status Member::AwaitWelcome() {
   return absl::OkStatus();
 }
 
+absl::Duration Member::heartbeat_timeout() {
+  MutexLock lock(&mutex_);
+  const std::optional<proto::Welcome>& job = news_.arrived();
+  const int64_t of_job = job.has_value() ? job->heartbeat_timeout_ms() : 0;
+  return std::max(options_.heartbeat_timeout, absl::Milliseconds(of_job));
+}
+
 Member::~Member() {
   if (!left_) {
     Leave(absl::AbortedError("the process ended early"),
@@ -111,8 +114,11 @@ absl::StatusOr<std::vector<std::string>> Member::Gather(
     message.mutable_gather()->set_repeat(true);
     Post(std::move(message));
   }
+  // A coordinator that does not answer for as long is lost, which is said in
+  // place of the answer.
+  const Time answered = Now() + heartbeat_timeout();
   MutexLock lock(&mutex_);
-  mutex_.AwaitUntil(settled, Now() + kAnswerTimeout);
+  mutex_.AwaitUntil(settled, answered);
   std::optional<proto::Gathered> taken = news_.TakeGathered(name);
   if (!failure_.ok()) return failure_;
   if (!taken.has_value() && news_.ended()) {

@@ -37,7 +37,9 @@ struct MemberOptions {
   std::string coordinator;  // "tcp://10.0.0.1:7000"
   proto::Join join;         // its protocol version is filled in
   absl::Duration join_timeout = absl::Seconds(60);
-  absl::Duration dead_after = kDeadAfter;
+  // A coordinator that is silent for longer than this, and than the job's own
+  // timeout, is lost.
+  absl::Duration heartbeat_timeout = kHeartbeatTimeout;
   // Called on the member's thread where the job ends because this process
   // hangs. Must not block. Empty: nothing.
   std::function<void()> on_hang = nullptr;
@@ -61,6 +63,10 @@ class Member {
   const proto::Welcome& job() const { return welcome_; }
 
   bool is_worker() const { return options_.join.role() == proto::WORKER; }
+
+  // Whoever is silent for longer is lost: the longer of this process's timeout
+  // and, once the job is complete, the coordinator's. Any thread.
+  absl::Duration heartbeat_timeout();
 
   // Blocks until every process of this role has contributed under `name`, or
   // those of the ranks `among` (ascending), this one among them; their payloads

@@ -211,7 +211,7 @@ void Member::CheckCoordinator(Time now) {
         ". Is one started there (by rank 0 of a script, or by "
         "--host-coordinator), and is the address reachable from this host?")));
   }
-  if (silent <= options_.dead_after) return;
+  if (silent <= heartbeat_timeout()) return;
   Fail(absl::UnavailableError(absl::StrCat(
       "lost ", CoordinatorName(), " at ", options_.coordinator, ", at step ",
       step_.load(), " of this process: last heard from ",

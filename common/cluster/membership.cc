@@ -183,6 +183,8 @@ std::vector<Membership::Outgoing> Membership::WelcomeAll() {
   was_complete_ = true;
   proto::Welcome welcome;
   welcome.set_job_epoch(options_.job_epoch);
+  welcome.set_heartbeat_timeout_ms(
+      absl::ToInt64Milliseconds(options_.heartbeat_timeout));
   for (int i = 0; i < options_.num_servers; ++i) welcome.add_servers();
   for (int i = 0; i < options_.num_workers; ++i) welcome.add_workers();
   for (const auto& [peer, member] : members_) {
@@ -303,7 +305,7 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
   latest_ = now;
   for (const auto& [peer, member] : members_) {
     const absl::Duration silent = now - member.last_heard;
-    if (member.left || silent <= options_.dead_after) continue;
+    if (member.left || silent <= options_.heartbeat_timeout) continue;
     return End(absl::UnavailableError(
         absl::StrCat("lost ", Named(member), " at step ", member.step,
                      ": last heard from ", DescribeSeconds(silent), " ago",

@@ -26,9 +26,9 @@
 namespace psring {
 
 // Processes of different versions do not work together.
-inline constexpr uint32_t kProtocolVersion = 17;
+inline constexpr uint32_t kProtocolVersion = 18;
 inline constexpr absl::Duration kHeartbeatInterval = absl::Seconds(1);
-inline constexpr absl::Duration kDeadAfter = absl::Seconds(5);
+inline constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(5);
 
 // What the coordinator announces to all who stay when workers have done their
 // part; the payload is their ranks, "3,0,7".
@@ -41,7 +41,8 @@ struct MembershipOptions {
   // From the first process that came: until then whoever starts them sees what
   // becomes of them, and all may take long to load what they need.
   absl::Duration join_timeout = absl::Seconds(60);
-  absl::Duration dead_after = kDeadAfter;
+  // A process that is silent for longer is lost.
+  absl::Duration heartbeat_timeout = kHeartbeatTimeout;
   uint64_t job_epoch = 0;  // names the job
   // Whether processes may come that do not know yet that the job is over. A
   // launcher ends those that it has started.

@@ -48,7 +48,8 @@ std::string DescribeSilentHosts(const Participants& participants,
   return absl::StrCat(others == 1 ? ". The other process of its host is"
                                   : absl::StrCat(". The other ", others,
                                                  " processes of its host are"),
-                      " silent, too: is the host, or its network, down?");
+                      " silent, too: is the host, or its network, down? If it "
+                      "comes back, wait longer for it (--heartbeat-timeout)");
 }
 
 }  // namespace

@@ -132,6 +132,12 @@ void AddPeerFlags(CommandLine& line, ProcessFlags& flags) {
            "first one on")
       .Range(1.0, 86400.0)
       .Group(kCluster);
+  line.Add("--heartbeat-timeout", flags.heartbeat_timeout_s,
+           "Seconds for which a process, or its network, may be silent before "
+           "it counts as lost, which ends the job with its name; the process "
+           "that hosts the coordinator decides it for all")
+      .Range(2.0, 86400.0)
+      .Group(kCluster);
   line.Add("--step-timeout", flags.step_timeout_s,
            "Seconds that a step may wait for another process")
       .Range(1.0, 86400.0)
@@ -205,6 +211,7 @@ absl::StatusOr<ClusterOptions> ProcessFlags::Cluster(bool is_ps_process) const {
       .ports = ports,
       .coordinator_port_file = coordinator_port_file,
       .join_timeout = absl::Seconds(join_timeout_s),
+      .heartbeat_timeout = absl::Seconds(heartbeat_timeout_s),
       .progress_timeout = absl::Seconds(progress_timeout_s),
       .security = *std::move(found),
       .page = page,

@@ -34,6 +34,7 @@ struct ProcessFlags {
   SecurityWish security = {};
   std::string same_host = "auto";
   double join_timeout_s = 60;
+  double heartbeat_timeout_s = 5;
   double step_timeout_s = 60;
   double progress_timeout_s = 300;
   std::string metrics_dir;

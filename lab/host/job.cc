@@ -55,8 +55,8 @@ void AppendCommonFlags(const Job& job, int rank, int coordinator_port,
 }
 
 // Of the whole job, so that servers have them from the workers' flags.
-constexpr const char* kTimeouts[] = {"--join-timeout", "--step-timeout",
-                                     "--progress-timeout"};
+constexpr const char* kTimeouts[] = {"--join-timeout", "--heartbeat-timeout",
+                                     "--step-timeout", "--progress-timeout"};
 
 // For worker 0 of a ring to load what it trains, before it joins.
 constexpr absl::Duration kJoinTimeout = absl::Seconds(60);  // its default

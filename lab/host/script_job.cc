@@ -24,6 +24,7 @@ MembershipOptions MembershipOf(const ScriptJob& job) {
   membership.num_servers = ring ? 0 : job.servers;
   membership.num_workers = job.job_size();
   membership.join_timeout = absl::Seconds(job.join_timeout_s);
+  membership.heartbeat_timeout = absl::Seconds(job.heartbeat_timeout_s);
   membership.may_come_again = job.may_come_again;
   membership.late_comers = job.job_size() > job.workers;
   return membership;
@@ -46,21 +47,33 @@ absl::Status WithPlace(const absl::Status& status, const ScriptJob& job) {
                    "--first-rank=K, the rank of its first worker"));
 }
 
-}  // namespace
-
-absl::Status TakeJoinTimeout(ScriptJob& job) {
+// The variable `name` is `seconds`, where it is set.
+absl::Status TakeTimeout(const std::string& name, double least,
+                         double& seconds) {
   const Variables variables = ReadVariables();
-  const auto found = variables.find("PSRING_JOIN_TIMEOUT_S");
+  const auto found = variables.find(name);
   if (found == variables.end() || found->second.empty()) {
     return absl::OkStatus();
   }
-  if (absl::SimpleAtod(found->second, &job.join_timeout_s) &&
-      job.join_timeout_s >= 1 && job.join_timeout_s <= kMaxJoinTimeoutS) {
+  if (absl::SimpleAtod(found->second, &seconds) && seconds >= least &&
+      seconds <= kMaxTimeoutS) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("PSRING_JOIN_TIMEOUT_S=", found->second,
-                   ": not a number of seconds from 1 to ", kMaxJoinTimeoutS));
+      absl::StrCat(name, "=", found->second, ": not a number of seconds from ",
+                   least, " to ", kMaxTimeoutS));
+}
+
+}  // namespace
+
+absl::Status TakeJoinTimeout(ScriptJob& job) {
+  return TakeTimeout("PSRING_JOIN_TIMEOUT_S", kMinJoinTimeoutS,
+                     job.join_timeout_s);
+}
+
+absl::Status TakeHeartbeatTimeout(ScriptJob& job) {
+  return TakeTimeout("PSRING_HEARTBEAT_TIMEOUT_S", kMinHeartbeatTimeoutS,
+                     job.heartbeat_timeout_s);
 }
 
 absl::Status CheckScriptJob(const ScriptJob& job) {
@@ -135,6 +148,7 @@ Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
       {"PSRING_MODE", job.mode},
       {"PSRING_SERVERS", absl::StrCat(job.servers)},
       {"PSRING_JOIN_TIMEOUT_S", absl::StrCat(job.join_timeout_s)},
+      {"PSRING_HEARTBEAT_TIMEOUT_S", absl::StrCat(job.heartbeat_timeout_s)},
       {"PSRING_RESTARTS", absl::StrCat(job.restarts)},
       {"PYTHONUNBUFFERED", "1"}};
   if (job.torchrun_variables) {

@@ -30,6 +30,7 @@ struct ScriptJob {
   // a port that the system chooses.
   std::string coordinator;
   double join_timeout_s = 60;
+  double heartbeat_timeout_s = 5;
   int restarts = 0;  // of it, so far
   // Whether its failure is followed by another start, to which workers of other
   // hosts may come while this one is not over yet.
@@ -45,11 +46,15 @@ struct ScriptJob {
   int job_size() const { return size > 0 ? size : workers; }
 };
 
-inline constexpr double kMaxJoinTimeoutS = 86400;
+inline constexpr double kMaxTimeoutS = 86400;
+inline constexpr double kMinJoinTimeoutS = 1;
+inline constexpr double kMinHeartbeatTimeoutS = 2;
 
-// Where PSRING_JOIN_TIMEOUT_S is set, it is the job's join_timeout_s.
-// INVALID_ARGUMENT names the variable and its value.
+// Where they are set, PSRING_JOIN_TIMEOUT_S is the job's join_timeout_s, and
+// PSRING_HEARTBEAT_TIMEOUT_S its heartbeat_timeout_s. INVALID_ARGUMENT names
+// the variable and its value.
 absl::Status TakeJoinTimeout(ScriptJob& job);
+absl::Status TakeHeartbeatTimeout(ScriptJob& job);
 
 // INVALID_ARGUMENT names the flag that contradicts another.
 absl::Status CheckScriptJob(const ScriptJob& job);

@@ -58,6 +58,7 @@ class RunningJob {
     if (job.script.empty()) return StartJob(job, supervisor);
     ScriptJob plan = ScriptOf(job);
     if (auto s = TakeJoinTimeout(plan); !s.ok()) return s;
+    if (auto s = TakeHeartbeatTimeout(plan); !s.ok()) return s;
     auto script = RunningScript::Start(plan, supervisor);
     if (!script.ok()) return script.status();
     script_ = *std::move(script);

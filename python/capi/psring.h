@@ -79,12 +79,13 @@ const char* psring_policies(void);
  * 0 hosts unless psring run does; own_servers (true): false where servers are
  * started by hand (psring ps); advertise, interface, ports ("FIRST-LAST", on
  * which to listen), same_host ("auto" | "off"); join_timeout_s (60),
- * step_timeout_s (60), progress_timeout_s (0, for ever: how long the program
- * may go without a call before it counts as hung); hang_signal (0, none): what
- * this process sends itself where the job ends because it hangs; shard_threads
- * (0); log_level ("warn"); metrics_dir; tensorboard; page ("HOST:PORT", where
- * rank 0 shows the job: docs/monitoring.md), page_token_file. Without any
- * launcher: a job of one. */
+ * heartbeat_timeout_s (5: how long another process or its network may be
+ * silent before it counts as lost), step_timeout_s (60), progress_timeout_s (0,
+ * for ever: how long the program may go without a call before it counts as
+ * hung); hang_signal (0, none): what this process sends itself where the job
+ * ends because it hangs; shard_threads (0); log_level ("warn"); metrics_dir;
+ * tensorboard; page ("HOST:PORT", where rank 0 shows the job:
+ * docs/monitoring.md), page_token_file. Without any launcher: a job of one. */
 int64_t psring_join(const char* options);
 
 /* "HOST:PORT" at which the coordinator listens that this process hosts, once it

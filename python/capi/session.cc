@@ -87,6 +87,7 @@ absl::Status Session::Join() {
   cluster.interface = options_.interface;
   cluster.ports = options_.ports;
   cluster.join_timeout = options_.join_timeout;
+  cluster.heartbeat_timeout = options_.heartbeat_timeout;
   cluster.progress_timeout = options_.progress_timeout;
   if (const int signal = options_.hang_signal; signal != 0) {
     cluster.on_hang = [signal] { kill(getpid(), signal); };
@@ -144,6 +145,7 @@ void Session::StartServers() {
     server.cluster.advertise = job_->address();
     server.cluster.ports = options_.ports;
     server.cluster.join_timeout = options_.join_timeout;
+    server.cluster.heartbeat_timeout = options_.heartbeat_timeout;
     server.cluster.progress_timeout = options_.progress_timeout;
     server.cluster.security = security_;
     servers_.Start(server);

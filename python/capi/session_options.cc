@@ -13,6 +13,7 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   SessionOptions session;
   std::string mode = "ring", same_host = "auto";
   double join_timeout = 60.0, step_timeout = 60.0, progress_timeout = 0.0;
+  double heartbeat_timeout = absl::ToDoubleSeconds(session.heartbeat_timeout);
   ScriptWish& wish = session.wish;
   options->OneOf("mode", mode, {"ps", "ring"});
   options->Integer("servers", wish.num_servers, 1, 4096);
@@ -28,6 +29,7 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   options->Text("ports", session.ports);
   options->OneOf("same_host", same_host, {"auto", "off"});
   options->Number("join_timeout_s", join_timeout, 1.0, 86400.0);
+  options->Number("heartbeat_timeout_s", heartbeat_timeout, 2.0, 86400.0);
   options->Number("step_timeout_s", step_timeout, 1.0, 86400.0);
   options->Number("progress_timeout_s", progress_timeout, 0.0, 86400.0);
   options->Integer("hang_signal", session.hang_signal, 0, SIGRTMAX);
@@ -41,6 +43,7 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   wish.ring_mode = mode == "ring";
   session.same_host = same_host == "off" ? SameHost::kOff : SameHost::kAuto;
   session.join_timeout = absl::Seconds(join_timeout);
+  session.heartbeat_timeout = absl::Seconds(heartbeat_timeout);
   session.step_timeout = absl::Seconds(step_timeout);
   session.progress_timeout = absl::Seconds(progress_timeout);
   session.server.same_host = session.same_host;

@@ -22,6 +22,7 @@ struct SessionOptions {
   std::string interface;
   SameHost same_host = SameHost::kAuto;
   absl::Duration join_timeout = absl::Seconds(60);
+  absl::Duration heartbeat_timeout = kHeartbeatTimeout;
   absl::Duration step_timeout = absl::Seconds(60);
   absl::Duration progress_timeout;  // 0: none, as scripts may do anything
   int hang_signal = 0;              // which this process sends itself; 0: none

@@ -14,7 +14,7 @@ _MODES = ("ring", "ps", "ddp")
 _JOIN_SECONDS = 60.0
 _JOIN_OPTIONS = (
     "servers_per_node", "own_servers", "shard_threads", "advertise", "interface", "ports", "same_host",
-    "join_timeout_s", "step_timeout_s", "progress_timeout_s", "log_level", "metrics_dir",
+    "join_timeout_s", "heartbeat_timeout_s", "step_timeout_s", "progress_timeout_s", "log_level", "metrics_dir",
     "page", "page_token_file", "tensorboard",
 )  # fmt: skip
 
@@ -124,7 +124,7 @@ def init(
         options: of the job: servers_per_node (in place of servers: as many on
             every host, in its first worker; under launchers that know hosts),
             advertise, interface, ports ("41000-41099": on which this process
-            listens for the others), same_host, join_timeout_s,
+            listens for the others), same_host, join_timeout_s, heartbeat_timeout_s,
             step_timeout_s, progress_timeout_s, log_level, metrics_dir,
             shard_threads, own_servers (False: they are started by hand),
             page ("HOST:PORT": rank 0 shows the job there, see docs/monitoring.md),
@@ -182,7 +182,8 @@ def init(
             "interface": os.environ.get("PSRING_INTERFACE") or None,
             "advertise": os.environ.get("PSRING_ADVERTISE") or None,
             "ports": os.environ.get("PSRING_PORTS") or None,
-            "join_timeout_s": _settings.seconds("PSRING_JOIN_TIMEOUT_S"), **options,
+            "join_timeout_s": _settings.seconds("PSRING_JOIN_TIMEOUT_S"),
+            "heartbeat_timeout_s": _settings.seconds("PSRING_HEARTBEAT_TIMEOUT_S"), **options,
         }  # fmt: skip
         request = _settings.plain(request)
         request["hang_signal"] = _stacks.answer_signals()

@@ -42,7 +42,7 @@ struct NcclWatchdogOptions {
   // Between two looks.
   absl::Duration period = absl::Milliseconds(20);
   // How long NCCL's own error waits for the control plane to name the culprit:
-  // a little longer than that takes (kDeadAfter in cluster/membership.h).
+  // a little longer than that takes (Member::heartbeat_timeout).
   absl::Duration culprit_grace = absl::Seconds(6);
   // How long a call of the GPU's driver may take, where the oldest collective
   // has no shorter timeout.

@@ -24,9 +24,10 @@ TEST(PauseTest, OfTheCoordinatorEndsNothing) {
     const std::string& host = job.names().front();
     const std::string& other = job.names().back();
     for (int i = 0; i < 3; ++i) {
-      // Others give it up after kDeadAfter, from their last heartbeat's answer.
+      // Others give it up after kHeartbeatTimeout, from their last heartbeat's
+      // answer.
       job[host].Signal(SIGSTOP);
-      EXPECT_EQ(job[other].Wait(Now() + kDeadAfter / 2), -1);
+      EXPECT_EQ(job[other].Wait(Now() + kHeartbeatTimeout / 2), -1);
       job[host].Signal(SIGCONT);
       EXPECT_EQ(job[other].Wait(Now() + 2 * kHeartbeatInterval), -1);
     }

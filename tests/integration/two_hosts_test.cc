@@ -118,6 +118,40 @@ TEST_F(TwoHostsTest, TrainWhereHostsHaveIpv6Alone) {
   }
 }
 
+// For longer than the default allows. Host 1 learns it from the coordinator.
+TEST_F(TwoHostsTest, AnOutageWithinTheHeartbeatTimeoutChangesNothing) {
+  constexpr int kSteps = 2000;
+  const std::string expected = UndisturbedCheckpoint(kSteps);
+  const Flags patient = {"--heartbeat-timeout=60", "--workers=2", "--rank=0"};
+  for (const std::string mode : {"ring", "ps"}) {
+    const std::string folder = testing::TestDirectory("-" + mode);
+    Flags worker = SmallTraining(kSteps, folder);
+    worker.insert(worker.begin(), {WorkerBinary(), "--mode=" + mode});
+    Flags first = worker;
+    std::vector<Process> job;
+    if (mode == "ps") {
+      job.push_back(Start(0, {PsBinary(), "--host-coordinator", "--workers=2",
+                              "--heartbeat-timeout=60"}));
+      first.push_back("--rank=0");
+    } else {
+      first.insert(first.end(), patient.begin(), patient.end());
+    }
+    job.push_back(Start(0, first));
+    job.push_back(Start(1, worker));
+    Process& zero = job[job.size() - 2];
+    ASSERT_TRUE(zero.WaitForOutput("epoch 1 step", Soon())) << zero.Output();
+    Process outage = Run(1, {"sh", "-c",
+                             "ip link set eth0 down && sleep 9 && "
+                             "ip link set eth0 up"});
+    EXPECT_EQ(outage.Wait(Soon()), 0) << outage.Output();
+    for (Process& process : job) {
+      EXPECT_EQ(process.Wait(Soon()), 0) << process.Output();
+    }
+    EXPECT_EQ(CheckpointDifference(expected, CheckpointAt(folder, kSteps)), "")
+        << mode;
+  }
+}
+
 // The command, with this file as /etc/hosts.
 Flags WithHosts(const std::string& file, const Flags& command) {
   Flags argv = {

@@ -267,9 +267,27 @@ def test_a_script_may_load_for_longer_than_others_wait_for_it():
     assert run.returncode == 0 and out.count("size 2") == 2, out
 
 
-def test_a_join_timeout_that_is_no_time_is_refused():
-    out = psring("-n", "1", "--", "true", PSRING_JOIN_TIMEOUT_S="soon").communicate()[0]
-    assert "PSRING_JOIN_TIMEOUT_S=soon: not a number of seconds" in out
+@pytest.mark.parametrize("variable", ["PSRING_JOIN_TIMEOUT_S", "PSRING_HEARTBEAT_TIMEOUT_S"])
+def test_a_timeout_that_is_no_time_is_refused(variable):
+    out = psring("-n", "1", "--", "true", **{variable: "soon"}).communicate()[0]
+    assert f"{variable}=soon: not a number of seconds" in out
+
+
+# Rank 1 is stopped for longer than the default allows; the coordinator lives in psring run.
+@pytest.mark.parametrize("flags, variables", [(["--heartbeat-timeout=60"], {}), ([], {"PSRING_HEARTBEAT_TIMEOUT_S": "60"})])
+def test_the_user_says_how_long_a_worker_may_be_silent(flags, variables):
+    script = (
+        "import os, signal, subprocess, psring\n"
+        "psring.init()\n"
+        "if psring.rank() == 1:\n"
+        "    subprocess.Popen(['sh', '-c', f'sleep 8; kill -CONT {os.getpid()}'])\n"
+        "    os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "psring.barrier()\n"
+        "print('all are here')"
+    )
+    run = psring("-n", "2", *flags, "--", sys.executable, "-c", script, **variables)
+    out = run.communicate(timeout=120)[0]
+    assert run.returncode == 0 and out.count("all are here") == 2, out
 
 
 def test_a_job_that_needs_more_files_than_a_shell_allows_gets_them():

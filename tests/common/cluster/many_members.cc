@@ -29,7 +29,7 @@ constexpr absl::Duration kPatience = absl::Minutes(1);
 MembershipOptions RingOf(int members) {
   MembershipOptions options;
   options.mode = proto::RING;
-  options.dead_after = kPatience;
+  options.heartbeat_timeout = kPatience;
   options.num_servers = 0;
   options.num_workers = members;
   return options;
@@ -66,7 +66,7 @@ absl::Status BeMember(Context& context, int rank, int port) {
   options.join.set_host("host");
   options.join.set_pid(100000 + rank);
   options.join.set_address("127.0.0.1");
-  options.dead_after = kPatience;
+  options.heartbeat_timeout = kPatience;
   auto member = Member::Join(context, cancellation, options);
   if (!member.ok()) return member.status();
   const auto all = (*member)->Gather("barrier", absl::StrCat(rank), Soon());

@@ -32,7 +32,8 @@ struct Peer {
   Context context;
   Cancellation cancellation;
   absl::StatusOr<std::unique_ptr<Member>> member;
-  absl::Duration dead_after = kDeadAfter;  // the coordinator, for it
+  absl::Duration heartbeat_timeout =
+      kHeartbeatTimeout;  // the coordinator, for it
 
   void Join(const Coordinator& coordinator, proto::Role role,
             proto::Mode mode = proto::PARAMETER_SERVER,
@@ -47,7 +48,7 @@ struct Peer {
     options.join.set_mode(mode);
     options.join.set_hosts_coordinator(hosts_coordinator);
     options.join_timeout = join_timeout;
-    options.dead_after = dead_after;
+    options.heartbeat_timeout = heartbeat_timeout;
     member = Member::Join(context, cancellation, options);
   }
 };
@@ -61,13 +62,15 @@ struct Watched {
 
 struct Job {
   // After which a member is lost for the coordinator, and it for members.
-  explicit Job(absl::Duration member_dead_after = kDeadAfter,
-               absl::Duration coordinator_dead_after = kDeadAfter) {
+  explicit Job(
+      absl::Duration member_heartbeat_timeout = kHeartbeatTimeout,
+      absl::Duration coordinator_heartbeat_timeout = kHeartbeatTimeout) {
     MembershipOptions options;
     options.num_workers = 2;
-    options.dead_after = member_dead_after;
+    options.heartbeat_timeout = member_heartbeat_timeout;
     options.join_timeout = absl::Seconds(60);
-    for (Peer* p : {&server, &a, &b}) p->dead_after = coordinator_dead_after;
+    for (Peer* p : {&server, &a, &b})
+      p->heartbeat_timeout = coordinator_heartbeat_timeout;
     auto started =
         Coordinator::Start(context, {"127.0.0.1", 0}, options,
                            [this](Time, const proto::JobView& view) {
@@ -365,10 +368,18 @@ void AwaitView(Watched& watched,
       << watched.view.DebugString();
 }
 
+// As the coordinator was told, whatever the member was.
+TEST(Member, WaitsForTheCoordinatorAsLongAsThatWaitsForMembers) {
+  Job job(/*member_heartbeat_timeout=*/absl::Seconds(20),
+          /*coordinator_heartbeat_timeout=*/absl::Seconds(5));
+  EXPECT_EQ((*job.a.member)->heartbeat_timeout(), absl::Seconds(20));
+  job.WorkersLeave();
+}
+
 // It had no time to read what members say.
 TEST(Member, IsNotLostWhereTheCoordinatorHasHaltedForLonger) {
-  Job job(/*member_dead_after=*/absl::Seconds(4),
-          /*coordinator_dead_after=*/absl::Seconds(60));
+  Job job(/*member_heartbeat_timeout=*/absl::Seconds(4),
+          /*coordinator_heartbeat_timeout=*/absl::Seconds(60));
   {
     MutexLock lock(&job.watched.mutex);
     job.watched.halt = absl::Seconds(6);

@@ -366,11 +366,13 @@ TEST(Membership, ALossTellsWhetherItsWholeHostIsSilent) {
   EXPECT_EQ(EndOfSilence({"hostA", "b", "c", "b"}, {1, 3}),
             lost +
                 "heard from 5.1 s ago. The other process of its host is "
-                "silent, too: is the host, or its network, down?");
+                "silent, too: is the host, or its network, down? If it comes "
+                "back, wait longer for it (--heartbeat-timeout)");
   EXPECT_EQ(EndOfSilence({"hostA", "b", "b", "b"}, {1, 2, 3}),
             lost +
                 "heard from 5.1 s ago. The other 2 processes of its host "
-                "are silent, too: is the host, or its network, down?");
+                "are silent, too: is the host, or its network, down? If it "
+                "comes back, wait longer for it (--heartbeat-timeout)");
 }
 
 TEST(Membership, ALossOfAllOtherHostsDoubtsTheNetworkOfTheCoordinatorsHost) {
@@ -524,9 +526,21 @@ TEST(Membership, AProcessThatGivesUpWhileTheJobFormsIsNamedByTheRankItWants) {
 
   Membership silent(Options(1, 2));
   silent.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
-  Tick(silent, kStart, kStart + kDeadAfter);
-  EXPECT_THAT(EndOf(silent.OnTick(kStart + kDeadAfter + absl::Seconds(1))),
-              HasSubstr("lost worker 1 (host hostA, pid 4711) at step 0"));
+  Tick(silent, kStart, kStart + kHeartbeatTimeout);
+  EXPECT_THAT(
+      EndOf(silent.OnTick(kStart + kHeartbeatTimeout + absl::Seconds(1))),
+      HasSubstr("lost worker 1 (host hostA, pid 4711) at step 0"));
+}
+
+TEST(Membership, ASilentProcessIsLostAfterTheHeartbeatTimeout) {
+  MembershipOptions options = Options(1, 1);
+  options.heartbeat_timeout = absl::Seconds(20);
+  Membership m(options);
+  m.OnMessage(kStart, "s", JoinOf(proto::PS));
+  const auto welcome = m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 0));
+  EXPECT_EQ(welcome[0].message->welcome().heartbeat_timeout_ms(), 20000);
+  EXPECT_TRUE(Tick(m, kStart, kStart + absl::Seconds(20)).empty());
+  EXPECT_THAT(EndOf(m.OnTick(kStart + absl::Seconds(21))), HasSubstr("lost "));
 }
 
 TEST(Membership, AFailedProcessEndsTheJobForAll) {
@@ -647,7 +661,7 @@ TEST(Membership, EndsInPeaceWhenTheLastWorkerLeaves) {
       Tick(m, kStart + absl::Seconds(9), kStart + absl::Seconds(10)).empty());
   EXPECT_EQ(EndOf(m.OnMessage(kStart, "b", LeaveOf(""))), "");
   EXPECT_TRUE(m.over());
-  const proto::JobView view = m.View(kStart + kDeadAfter);
+  const proto::JobView view = m.View(kStart + kHeartbeatTimeout);
   for (const auto& process : view.processes()) {
     EXPECT_TRUE(process.left()) << process.DebugString();
   }
