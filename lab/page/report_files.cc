@@ -56,8 +56,8 @@ int NoLinkOfOthers(const fs::path& path) {
 
 // Returns when the disk has it.
 absl::Status WriteToDisk(const fs::path& path, absl::string_view text) {
-  auto file = File::Open(
-      path, O_WRONLY | O_CREAT | O_TRUNC | NoLinkOfOthers(path));
+  auto file =
+      File::Open(path, O_WRONLY | O_CREAT | O_TRUNC | NoLinkOfOthers(path));
   if (!file.ok()) return file.status();
   absl::Status s =
       file->WriteAt(0, text.data(), static_cast<int64_t>(text.size()));
