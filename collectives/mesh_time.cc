@@ -89,8 +89,7 @@ std::string Mesh::WhoIsAwaited(const Operation& operation) const {
 
 void Mesh::TellOfLongWait(Operation& operation, Time now) {
   if (operation.handle() == 0) return;
-  const absl::Duration waited =
-      tickets_.MainAwaitedFor(operation.handle(), now);
+  const absl::Duration waited = tickets_.AwaitedFor(operation.handle(), now);
   if (waited < std::max(options_.long_wait, 2 * operation.told_wait())) return;
   const std::string names = WhoIsAwaited(operation);
   if (names.empty()) return;

@@ -249,6 +249,27 @@ TEST(CollectiveStallTest, IsNotARankThatOnlyLooksWhetherACallIsDone) {
   });
 }
 
+// A framework's thread, while the main thread is in code that waits for it.
+TEST(CollectiveTimeoutTest, IsForetoldWhicheverThreadWaits) {
+  const CapturedLog log;
+  const auto told = [&log] {
+    return log.Count("s at barrier 'a' for worker 1 (test)");
+  };
+  TestMesh mesh(2, {.long_wait = absl::Milliseconds(300)},
+                /*own_threads=*/true);
+  mesh.Run([&](int rank, Collectives& c) {
+    std::thread other([&] {
+      const Time deadline = Soon();
+      while (rank == 1 && told() < 1 && Now() < deadline) {
+        absl::SleepFor(absl::Milliseconds(10));
+      }
+      EXPECT_EQ(Await(c, c.Barrier("a")), absl::OkStatus());
+    });
+    other.join();
+  });
+  EXPECT_GE(told(), 1);
+}
+
 TEST(CollectiveTimeoutTest, IsForetoldInTheLogWithWhoHasNotCalled) {
   const CapturedLog log;
   const auto told = [&log] {

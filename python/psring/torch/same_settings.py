@@ -104,7 +104,13 @@ class SameSettings:
                 f"the ranks have left out step() after different numbers of backward(): {told}. All ranks apply a "
                 "mean gradient, or none does: decide by what is the same on all, such as ps.mean(loss)"
             )
-        agree(_hyperparameters(self._optimizer()), name, ranks)
+        try:
+            agree(_hyperparameters(self._optimizer()), name, ranks)
+        except _lib.InvalidArgumentError as error:
+            raise type(error)(
+                f"{error}. A schedule that depends on the number of batches, such as that of Transformers' Trainer, "
+                "needs as many on all ranks"
+            ) from None
         try:
             agree(buffers.described() if buffers is not None else [], name + ".buffers", ranks)
         except _lib.InvalidArgumentError as error:
