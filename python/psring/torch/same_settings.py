@@ -15,6 +15,8 @@ from .buffers import Buffers
 
 _NUMBERS = ("lr", "momentum", "betas", "weight_decay", "eps", "alpha", "rho", "dampening")
 
+_SAME_SCHEDULES = "A schedule does the same on all ranks where it is given the same, such as ps.mean(loss)"
+
 
 def _number(value: Any) -> Optional[float]:
     """None where it is none, or would have to be waited for."""
@@ -91,8 +93,7 @@ class SameSettings:
             self._compare(f"{name}.settings{step}", buffers)
         raise _lib.InvalidArgumentError(
             f"in step {step} the ranks' optimizers of '{name}' have different learning rates or other "
-            "settings, or have left out other calls of step(). A schedule does the same on all ranks where it is given "
-            "the same, such as ps.mean(loss)"
+            f"settings, or have left out other calls of step(). {_SAME_SCHEDULES}"
         )
 
     def _compare(self, name: str, buffers: Optional[Buffers]) -> None:
@@ -108,8 +109,8 @@ class SameSettings:
             agree(_hyperparameters(self._optimizer()), name, ranks)
         except _lib.InvalidArgumentError as error:
             raise type(error)(
-                f"{error}. A schedule that depends on the number of batches, such as that of Transformers' Trainer, "
-                "needs as many on all ranks"
+                f"{error}. {_SAME_SCHEDULES}, and as many batches where it goes by their number, as that of "
+                "Transformers' Trainer"
             ) from None
         try:
             agree(buffers.described() if buffers is not None else [], name + ".buffers", ranks)
