@@ -12,7 +12,7 @@ namespace psring {
 // "0.3125", "3.13e-05": in four decimals, but of a small loss in three digits.
 inline std::string FormatLoss(double loss) {
   const bool small = loss != 0 && std::abs(loss) < 0.01;
-  return absl::StrFormat(small ? "%.3g" : "%.4f", loss);
+  return small ? absl::StrFormat("%.3g", loss) : absl::StrFormat("%.4f", loss);
 }
 
 }  // namespace psring

@@ -28,7 +28,8 @@ uint16_t Rounded(DType dtype, double factor, uint16_t bits) {
   return ReduceOf<uint16_t>({dtype, Reduction::kSum, 1, factor}, {{bits}})[0];
 }
 
-// The C++ compiler's own half is the reference.
+// The compiler's own half is the reference, which clang has from version 15 on.
+#if !defined(__clang__) || __clang_major__ >= 15
 TEST(ReductionTest, ReadsAndRoundsEveryHalfAsIeeeSays) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const uint16_t half = static_cast<uint16_t>(bits);
@@ -46,6 +47,7 @@ TEST(ReductionTest, ReadsAndRoundsEveryHalfAsIeeeSays) {
     }
   }
 }
+#endif
 
 TEST(ReductionTest, RoundsBfloat16ToTheNearestEven) {
   const auto round = [](float value) {

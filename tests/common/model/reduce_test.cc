@@ -64,7 +64,7 @@ Floats SumOf(const std::vector<Floats>& inputs, int64_t begin, Range range,
   const int64_t size = static_cast<int64_t>(inputs[0].size());
   std::vector<const void*> pointers;
   for (const Floats& input : inputs) {
-    pointers.push_back(input.data() + range.begin - begin);
+    pointers.push_back(input.data() + (range.begin - begin));
   }
   Floats out(range.size());
   CanonicalSum({begin, begin + size}, range, pointers, scale, out.data());

@@ -414,10 +414,10 @@ TEST(JobState, NumbersAndTextsOfAViewAreBounded) {
       proto::Figures& figures = *job.worker(w).mutable_figures();
       figures.set_steps(number);
       figures.set_bytes_sent(number);
-      figures.set_staleness_bound(-number - 1);
+      figures.set_staleness_bound(~number);
       proto::StepRecord& record = *figures.add_records();
       record.set_step(number);
-      record.set_arrived_ns(-number - 1);
+      record.set_arrived_ns(~number);
       record.set_went_on_ns(number);
     }
     for (int i = 0; i < 8; ++i) state.Take(At(10 * i), job.view());

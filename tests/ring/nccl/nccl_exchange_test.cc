@@ -139,8 +139,8 @@ class NcclExchangeBitsTest
 
 // The fake sums in the canonical order.
 TEST_P(NcclExchangeBitsTest, TrainsToTheBitsOfTheRingOnCpus) {
-  const auto [n, optimizer] = GetParam();
-  const proto::JobSpec spec = SpecOf(optimizer);
+  const int n = std::get<0>(GetParam());
+  const proto::JobSpec spec = SpecOf(std::get<1>(GetParam()));
   const Floats expected = RingFinals(n, spec, 3)[0];
   NcclJob job(n, spec);
   RunGpuJob(job, [&](GpuWorker& worker) {
