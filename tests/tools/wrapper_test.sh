@@ -476,6 +476,32 @@ test_checks_count_with_the_tests() {
   asked "count_tests.py .*/checks.txt=1"
 }
 
+no_clang() {
+  printf '#!/bin/sh\nexit 1\n' > "$stub/bin/clang-14" && chmod +x "$stub/bin/clang-14"
+}
+
+test_the_sanitizers_take_clang_and_a_bazel_of_its_own() {
+  write_stub clang-14 'echo "$STUB/clang"'
+  mkdir -p "$stub/clang/lib/linux"
+  touch "$stub/clang/lib/linux/libclang_rt.fuzzer-$(uname -m).a"
+  run 0 test
+  not_asked "apt-get install .*clang-14"
+  for sanitizer in asan tsan; do
+    asked "bazel --output_base=.*/clang-base .*test .*--config=$sanitizer --config=clang .*//tests/ring"
+  done
+}
+
+test_the_sanitizers_run_with_gcc_where_clang_cannot_be_installed() {
+  run 0 doctor
+  no_clang
+  touch "$stub/apt-fails"
+  run 0 test
+  asked "apt-get install .*clang-14 libclang-rt-14-dev"
+  says "no clang-14"
+  asked "bazel test .*--config=asan "
+  not_asked "config=clang"
+}
+
 # Fuzz targets in the repository; a fuzzer ends with $1.
 set_up_fuzzers() {
   mkdir -p "$repo/tests/fuzz" "$repo/.psring/fuzz-bin/tests/fuzz"
@@ -491,10 +517,10 @@ set_up_fuzzers() {
 
 test_fuzzing_takes_clang_and_a_bazel_of_its_own() {
   set_up_fuzzers 0
-  printf '#!/bin/sh\nexit 1\n' > "$stub/bin/clang-14" && chmod +x "$stub/bin/clang-14"
+  no_clang
   run 0 test --fuzz
   asked "apt-get install .*clang-14 libclang-rt-14-dev"
-  asked "bazel --output_base=.*/fuzz-base .*build .*--config=fuzz.*frame_fuzzer //tests/fuzz:link_fuzzer"
+  asked "bazel --output_base=.*/clang-base .*build .*--config=fuzz.*frame_fuzzer //tests/fuzz:link_fuzzer"
   not_asked "bazel .* test "
   says "ok       frame: 812 inputs"
   asked "fuzzer link .*-max_total_time=30 "

@@ -6,6 +6,7 @@ Every BUILD file loads them from here.
   - Tests, the laboratory, the commands and the mains are compiled with -O1: what is
     worth more time is what trains.
   - GCC collects no garbage below 512 MiB, which is a tenth of its time.
+  - The sanitizers' builds take clang, where there is one (.bazelrc).
   - Under the undefined-behaviour sanitizer, tests leave out the checks of each
     access to memory, half of the time that it adds: what is tested has them. With
     it, and the address sanitizer, they are compiled with -O0: a third less.
@@ -16,7 +17,10 @@ TEST_COPTS = ["-fno-sanitize=alignment,null,object-size,vptr"] + select({
     "//tools/cc:address_sanitizer": ["-O0"],
     "//conditions:default": LIGHT_COPTS,
 })
-_GCC_COPTS = ["--param=ggc-min-heapsize=524288"]
+_GCC_COPTS = select({
+    "//tools/cc:clang": [],
+    "//conditions:default": ["--param=ggc-min-heapsize=524288"],
+})
 
 # The precompiled headers of a package's files, and their flags.
 def _kind(is_main):
@@ -37,9 +41,10 @@ def _faster(deps, copts, is_main = False):
     return select({
         "//tools/cc:not_precompiled": deps,
         "//conditions:default": deps + ["//tools/cc:" + header],
-    }), kind_copts + select({
+    }), kind_copts + _GCC_COPTS + select({
         "//tools/cc:not_precompiled": [],
-        "//conditions:default": _GCC_COPTS + ["-include", "tools/cc/%s.h" % header],
+        # The path, as clang looks for what is precompiled at no other.
+        "//conditions:default": ["-include", "$(BINDIR)/tools/cc/%s.h" % header],
     })
 
 def cc_library(name, deps = [], copts = [], **kwargs):
