@@ -16,7 +16,8 @@ using Cells = std::vector<std::vector<std::string>>;
 constexpr char kNone[] = "-";
 
 std::string Ratio(double ratio) {
-  return absl::StrFormat(ratio < 10 ? "%.2f" : "%.0f", ratio);
+  return ratio < 10 ? absl::StrFormat("%.2f", ratio)
+                    : absl::StrFormat("%.0f", ratio);
 }
 
 std::string RanksOf(const SweepPoint& point) {

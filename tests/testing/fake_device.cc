@@ -57,7 +57,9 @@ void FakeDevice::Run(Queue& queue) {
     bool skip = false;
     {
       MutexLock lock(&mutex_);
-      mutex_.Await([&] { return stopping_ || !queue.work.empty(); });
+      mutex_.Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || !queue.work.empty();
+      });
       if (stopping_) return;
       work = std::move(queue.work.front());
       queue.work.pop_front();
@@ -85,7 +87,9 @@ void FakeDevice::Stall(Stream stream) {
   }
   Enqueue(stream, [this, releases] {
     MutexLock lock(&mutex_);
-    mutex_.Await([&] { return stopping_ || num_releases_ > releases; });
+    mutex_.Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopping_ || num_releases_ > releases;
+    });
     return absl::OkStatus();
   });
 }
@@ -103,7 +107,8 @@ void FakeDevice::HangQueries() {
 
 void FakeDevice::AwaitHungQuery() {
   MutexLock lock(&mutex_);
-  mutex_.Await([&] { return num_hung_ > 0; });
+  mutex_.Await(
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return num_hung_ > 0; });
 }
 
 void FakeDevice::AwaitIdle() {
@@ -117,7 +122,9 @@ void FakeDevice::AwaitIdle() {
 
 bool FakeDevice::AwaitCopies(int64_t n, Time deadline) {
   MutexLock lock(&mutex_);
-  return mutex_.AwaitUntil([&] { return num_copies_ >= n; }, deadline);
+  return mutex_.AwaitUntil(
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return num_copies_ >= n; },
+      deadline);
 }
 
 int64_t FakeDevice::num_copies() const {
@@ -163,8 +170,9 @@ absl::StatusOr<void*> FakeDevice::Allocate(int64_t size_bytes) {
   status.Update(Record(zeroed, kComputeStream));
   MutexLock lock(&mutex_);
   const Mark& mark = *static_cast<Mark*>(zeroed.handle);
-  mutex_.Await(
-      [&] { return stopping_ || mark.queue->num_done >= mark.ticket; });
+  mutex_.Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || mark.queue->num_done >= mark.ticket;
+  });
   status.Update(broken_);
   if (!status.ok()) return status;
   return data;
@@ -258,8 +266,9 @@ absl::Status FakeDevice::WaitFor(Stream stream, Event event) {
   }
   Enqueue(stream, [this, mark] {
     MutexLock lock(&mutex_);
-    mutex_.Await(
-        [&] { return stopping_ || mark.queue->num_done >= mark.ticket; });
+    mutex_.Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopping_ || mark.queue->num_done >= mark.ticket;
+    });
     return absl::OkStatus();
   });
   return absl::OkStatus();
@@ -268,7 +277,8 @@ absl::Status FakeDevice::WaitFor(Stream stream, Event event) {
 absl::StatusOr<bool> FakeDevice::IsDone(Event event) {
   MutexLock lock(&mutex_);
   ++num_hung_;
-  mutex_.Await([&] { return !queries_hang_; });
+  mutex_.Await(
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queries_hang_; });
   --num_hung_;
   if (!broken_.ok()) return broken_;
   const Mark& mark = *static_cast<Mark*>(event.handle);

@@ -41,7 +41,7 @@ NcclApi FakeNccl::ApiOf(FakeDevice& device) {
     return *static_cast<Comm*>(comm);
   };
   NcclApi api;
-  api.version = [this](int* version) {
+  api.version = [](int* version) {
     *version = 22803;
     return kNcclSuccess;
   };
@@ -167,7 +167,9 @@ NcclResult FakeNccl::Prepare(Comm& comm, const Op& op, void* stream) {
 NcclResult FakeNccl::Abort(Comm& comm) {
   MutexLock lock(&mutex_);
   ++num_aborts_;
-  mutex_.Await([&] { return !hang_aborts_ || released_; });
+  mutex_.Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !hang_aborts_ || released_;
+  });
   comm.aborted = true;
   if (!comm.finalized) ++comm.clique->num_finalized;
   return kNcclSuccess;
@@ -185,7 +187,9 @@ void FakeNccl::RunOp(Comm& comm, const Launch& launch) {
     Compute(meeting);
     meeting.done = true;
   }
-  mutex_.Await([&] { return meeting.done || comm.aborted || released_; });
+  mutex_.Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return meeting.done || comm.aborted || released_;
+  });
   if (!meeting.done) meeting.ops[comm.rank].reset();
 }
 

@@ -113,7 +113,9 @@ void NcclJob::RunConnected(
 void NcclJob::AwaitAll() {
   MutexLock lock(&mutex_);
   ++arrived_;
-  mutex_.Await([this] { return arrived_ == static_cast<int>(ranks_.size()); });
+  mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return arrived_ == static_cast<int>(ranks_.size());
+  });
 }
 
 }  // namespace psring
