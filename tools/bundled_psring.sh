@@ -12,9 +12,7 @@ if [ -n "${PSRING_TORCH:-}" ]; then
   torch=$(cd "$torch" && pwd)
 else
   # Not in the folder in which it is called: in /tmp, say, that would be anybody's.
-  torch=$(python3 -c 'import sys
-sys.path[:] = filter(None, sys.path)
-import importlib.util as u
+  torch=$(cd "$here" && python3 -c 'import importlib.util as u
 print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null)
 fi
 # `psring run` gives programs of the user's their own one back.

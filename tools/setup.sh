@@ -24,12 +24,13 @@ remember_torch() {
   echo "$1" > "$state/torch"
 }
 
-# The torch of the python at $1. (To import it takes long.) Not one in the folder in which
-# ./psring is called: in /tmp, say, that would be anybody's.
+# in_root COMMAND...: with -c and -m, Python looks for modules in the working folder first, and
+# where ./psring is called, in /tmp, say, they may be anybody's.
+in_root() { (cd "$root" && "$@"); }
+
+# The torch of the python at $1. (To import it takes long.)
 torch_of_python() {
-  "$1" -c 'import sys
-sys.path[:] = filter(None, sys.path)
-import importlib.util as u
+  in_root "$1" -c 'import importlib.util as u
 print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null
 }
 
@@ -115,9 +116,7 @@ cuda_roots() {
   echo "${CUDA_HOME:-/usr/local/cuda}"
   local python
   for python in python3 "$root/.venv/bin/python3"; do
-    "$python" -c 'import sys
-sys.path[:] = filter(None, sys.path)
-import importlib.util as u, os
+    in_root "$python" -c 'import importlib.util as u, os
 for d in u.find_spec("nvidia").submodule_search_locations:
   for part in os.listdir(d): print(os.path.join(d, part))' 2> /dev/null || true
   done
@@ -168,7 +167,7 @@ wanted_packages() {
     '' | /usr/bin/bazel) echo $BAZEL_PACKAGES ;;
   esac
   if [ "$torch" = system ]; then echo libtorch-dev; fi
-  if needs_venv && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+  if needs_venv && ! in_root python3 -c 'import ensurepip, venv' 2>/dev/null; then
     echo python3-venv
   fi
 }
@@ -193,7 +192,7 @@ as_root() {
 # Runs a command with its output in a log, and shows the end of it on failure.
 logged() {
   mkdir -p "$state"
-  if ! "$@" > "$state/setup.log" 2>&1 < /dev/null; then
+  if ! in_root "$@" > "$state/setup.log" 2>&1 < /dev/null; then
     tail -n 20 "$state/setup.log" >&2
     return 1
   fi

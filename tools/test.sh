@@ -49,14 +49,14 @@ END
 PYTHON_PACKAGES="safetensors numpy pytest pytest-xdist"
 
 has_python_packages() {
-  "$1" -c 'import numpy, safetensors, pytest' > /dev/null 2>&1
+  in_root "$1" -c 'import numpy, safetensors, pytest' > /dev/null 2>&1
 }
 
 # tools/check.sh checks types with this version alone, which needs Python 3.10.
 TYPE_CHECKER=2.4
 
 has_type_checker() {
-  "$1" -c "from mypy.version import __version__ as v; assert v.startswith('$TYPE_CHECKER.')" > /dev/null 2>&1
+  in_root "$1" -c "from mypy.version import __version__ as v; assert v.startswith('$TYPE_CHECKER.')" > /dev/null 2>&1
 }
 
 # put_into VENV PACKAGES...: fails where they cannot be had.
@@ -68,7 +68,7 @@ put_into() {
 
 # install_in_venv PACKAGES...: fails where they cannot be had.
 install_in_venv() {
-  [ "$may_install" = yes ] && python3 -c 'import ensurepip, venv' 2> /dev/null || return
+  [ "$may_install" = yes ] && in_root python3 -c 'import ensurepip, venv' 2> /dev/null || return
   put_into "$root/.venv" "$@"
 }
 

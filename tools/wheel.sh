@@ -22,7 +22,7 @@ END
 python_with_wheel_tools() {
   local python
   for python in python3 "$root/.venv/bin/python3"; do
-    if "$python" -c 'import auditwheel' > /dev/null 2>&1; then
+    if in_root "$python" -c 'import auditwheel' > /dev/null 2>&1; then
       echo "$python"
       return
     fi

@@ -39,14 +39,16 @@ except ImportError:
 
 def _warn() -> None:
     job = _job.current()
+    if job.rank != 0 or job.size == 1 or job.has_optimizer:
+        return
     averages = job.reductions * 10 >= _steps or job.most_bytes >= _MANY_BYTES
-    if job.rank == 0 and job.size > 1 and not job.has_optimizer and not averages:
+    if not averages:
         warnings.warn(
             f"worker 0 made {_steps} steps of an optimizer that psring does not know, and the {job.size} workers have "
             "exchanged almost nothing: each trains for itself. To train one model together, wrap the optimizer: "
             "opt = ps.DistributedOptimizer(opt, model=model)"
         )
-    elif job.rank == 0 and job.size > 1 and not job.has_optimizer and _steps_beside_group and not _group_is_used:
+    elif _steps_beside_group and not _group_is_used:
         warnings.warn(
             f"worker 0 made {_steps_beside_group} steps of an optimizer, and nothing has travelled over the backend psring: "
             "each worker trains for itself. To train one model together, give "
