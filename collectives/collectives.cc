@@ -218,6 +218,15 @@ absl::StatusOr<int64_t> Collectives::Barrier(absl::string_view name,
   return Post(MakeCall(name, set, What(CollectiveCall::BARRIER)));
 }
 
+absl::Status Collectives::SetOrder(int64_t handle, absl::string_view order) {
+  if (order.size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an order's name of ", order.size(), " bytes: at most ",
+                     kMaxNameBytes));
+  }
+  return tickets_.SetOrder(handle, order);
+}
+
 absl::StatusOr<int64_t> Collectives::JoinUneven() {
   if (size_ == 0) {
     return absl::InvalidArgumentError("a collective before the job is there");

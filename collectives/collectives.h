@@ -6,9 +6,9 @@
 // often that set has used the name: all ranks of the set call the same, in any
 // order among different names, and from any thread. But where the main threads
 // of two ranks wait for each other's calls, both fail soon (stall_check.h):
-// what another thread would call only then does not count. A name may be used
-// again once its handle is done. Names are remembered for ever, so they should
-// not grow without end.
+// what another thread would call only then does not count, except for calls
+// with an order (SetOrder). A name may be used again once its handle is done.
+// Names are remembered for ever, so they should not grow without end.
 //
 // One thread owns all sockets: see collectives/mesh.h. Which bytes go where:
 // collectives/flow_plan.h.
@@ -118,6 +118,12 @@ class Collectives {
   absl::StatusOr<bool> Wait(int64_t handle, absl::Duration timeout) {
     return tickets_.Wait(handle, timeout);
   }
+
+  // The main thread's calls of one `order` (up to kMaxNameBytes) follow each
+  // other in the same order on all ranks: where two ranks wait for different
+  // ones, in whatever threads, both fail soon. Called by another thread than
+  // the main one, or too late, it does nothing.
+  absl::Status SetOrder(int64_t handle, absl::string_view order);
 
   // Forgets the handle. One that is not done is given up: where others need
   // this rank for it, it fails there. Afterwards its memory is not touched.

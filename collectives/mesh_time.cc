@@ -26,6 +26,20 @@ CallKey KeyOf(const proto::CollectiveStep& step) {
           .set_size = 0};
 }
 
+// Whether other ranks may be waiting for what this rank calls only afterwards.
+bool MayStall(const Tickets::Awaited& mine) {
+  return (mine.order.empty() ? mine.by_main : mine.by_any) >= kAskAfter;
+}
+
+// Whether this rank calls what is asked after only once it has what it awaits
+// here, and the asking rank the other way round.
+bool ComesLater(const proto::CollectiveHeader& question,
+                const Tickets::Awaited& here) {
+  if (question.main_waits() && here.by_main >= kSayAfter) return true;
+  return !here.order.empty() && here.order == question.order() &&
+         here.by_any >= kSayAfter;
+}
+
 }  // namespace
 
 int Mesh::LeftWithoutCalling(const Operation& operation,
@@ -65,7 +79,7 @@ void Mesh::OnTick(Time now) {
   }
   // A rank that takes part in a model's steps meanwhile does not wait for it.
   if (join_handle_ == 0 || now < join_deadline_ ||
-      tickets_.AwaitedFor(join_handle_, now) < step_timeout_) {
+      tickets_.AwaitedFor(join_handle_, now).by_any < step_timeout_) {
     return;
   }
   std::vector<std::string> missing;
@@ -89,7 +103,8 @@ std::string Mesh::WhoIsAwaited(const Operation& operation) const {
 
 void Mesh::TellOfLongWait(Operation& operation, Time now) {
   if (operation.handle() == 0) return;
-  const absl::Duration waited = tickets_.AwaitedFor(operation.handle(), now);
+  const absl::Duration waited =
+      tickets_.AwaitedFor(operation.handle(), now).by_any;
   if (waited < std::max(options_.long_wait, 2 * operation.told_wait())) return;
   const std::string names = WhoIsAwaited(operation);
   if (names.empty()) return;
@@ -114,15 +129,16 @@ absl::Status Mesh::TooLate(const Operation& operation) const {
 // ---- Ranks that wait for each other ----
 
 void Mesh::AskAboutStalls(Operation& operation, Time now) {
-  if (operation.agreed() || operation.handle() == 0 ||
-      tickets_.MainAwaitedFor(operation.handle(), now) < kAskAfter) {
-    return;
-  }
+  if (operation.agreed() || operation.handle() == 0) return;
+  const Tickets::Awaited mine = tickets_.AwaitedFor(operation.handle(), now);
+  if (!MayStall(mine)) return;
   for (const int32_t rank : operation.Awaited()) {
     if (!stalls_.Ask(operation.key(), rank, now)) continue;
     Header question;
     question.set_kind(Header::QUESTION);
     *question.mutable_key() = ProtoOf(operation.key());
+    question.set_main_waits(mine.by_main >= kAskAfter);
+    question.set_order(mine.order);
     links_->Send(rank, std::move(question));
   }
 }
@@ -135,14 +151,14 @@ void Mesh::OnQuestion(const Header& question, Time now) {
   for (const auto& [key, operation] : operations_) {
     if (answer.waits_size() == kMaxWaits) break;
     if (operation->handle() == 0 || !operation->Misses(asker) ||
-        tickets_.MainAwaitedFor(operation->handle(), now) < kSayAfter) {
+        !ComesLater(question, tickets_.AwaitedFor(operation->handle(), now))) {
       continue;
     }
     proto::CollectiveWait& wait = *answer.add_waits();
     *wait.mutable_key() = ProtoOf(key);
     wait.set_operation(operation->call().what.operation());
   }
-  if (options_.steps_awaited) {
+  if (options_.steps_awaited && question.main_waits()) {
     for (ModelStep& awaited : options_.steps_awaited(kSayAfter)) {
       if (answer.steps_size() == kMaxWaits) break;
       proto::CollectiveStep& step = *answer.add_steps();
@@ -157,7 +173,7 @@ void Mesh::OnAnswer(const Header& answer, Time now) {
   const int rank = static_cast<int>(answer.sender());
   Operation* const mine = Find(KeyOf(answer.key()));
   if (mine == nullptr || !mine->Misses(rank) ||
-      tickets_.MainAwaitedFor(mine->handle(), now) < kAskAfter) {
+      !MayStall(tickets_.AwaitedFor(mine->handle(), now))) {
     return;
   }
   std::optional<CallKey> theirs;

@@ -107,7 +107,9 @@ absl::Status CheckKind(const CollectiveHeader& header, int64_t payload_bytes,
       }
       return absl::OkStatus();
     case CollectiveHeader::QUESTION:
-      return absl::OkStatus();
+      if (header.order().size() <= kMaxNameBytes) return absl::OkStatus();
+      return absl::InvalidArgumentError(
+          absl::StrCat("an order's name of ", header.order().size(), " bytes"));
     case CollectiveHeader::ANSWER:
       return CheckAnswer(header, size);
     case CollectiveHeader::JOINED:

@@ -80,6 +80,16 @@ absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout) {
   return true;
 }
 
+absl::Status Tickets::SetOrder(int64_t handle, absl::string_view order) {
+  MutexLock lock(&mutex_);
+  const auto found = tickets_.find(handle);
+  if (found == tickets_.end()) return Unknown(handle);
+  if (std::this_thread::get_id() == main_) {
+    found->second.order = std::string(order);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Tickets::Release(int64_t handle) {
   MutexLock lock(&mutex_);
   const auto found = tickets_.find(handle);
@@ -156,26 +166,19 @@ void Tickets::Finish(int64_t handle, absl::Status status, Gathered gathered) {
   found->second.gathered = std::move(gathered);
 }
 
-absl::Duration Tickets::AwaitedFor(int64_t handle, Time now) {
+Tickets::Awaited Tickets::AwaitedFor(int64_t handle, Time now) {
   MutexLock lock(&mutex_);
   const auto found = tickets_.find(handle);
-  return found == tickets_.end() ? absl::ZeroDuration()
-                                 : Awaited(found->second, now);
-}
-
-absl::Duration Tickets::MainAwaitedFor(int64_t handle, Time now) {
-  MutexLock lock(&mutex_);
-  const auto found = tickets_.find(handle);
-  return found == tickets_.end() || !found->second.main_waits
-             ? absl::ZeroDuration()
-             : Awaited(found->second, now);
-}
-
-absl::Duration Tickets::Awaited(const Ticket& ticket, Time now) const {
+  if (found == tickets_.end()) return {};
+  const Ticket& ticket = found->second;
+  Awaited awaited;
+  awaited.order = ticket.order;
   if (ticket.waiters == 0 && now - ticket.last_waited > kPollGap) {
-    return absl::ZeroDuration();
+    return awaited;
   }
-  return std::max(now - ticket.waiting_since, absl::ZeroDuration());
+  awaited.by_any = std::max(now - ticket.waiting_since, absl::ZeroDuration());
+  if (ticket.main_waits) awaited.by_main = awaited.by_any;
+  return awaited;
 }
 
 }  // namespace psring

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "collectives/call.h"
 #include "collectives/flow_plan.h"
@@ -61,6 +62,9 @@ class Tickets {
   // INVALID_ARGUMENT for a handle that is not there.
   absl::StatusOr<bool> Wait(int64_t handle, absl::Duration timeout);
 
+  // See Collectives::SetOrder.
+  absl::Status SetOrder(int64_t handle, absl::string_view order);
+
   // Forgets the handle. One that is not done is given up: blocks until the
   // collectives' thread has let go of its memory, which takes moments.
   absl::Status Release(int64_t handle);
@@ -91,12 +95,15 @@ class Tickets {
 
   void Finish(int64_t handle, absl::Status status, Gathered gathered);
 
-  // For how long a caller has been waiting for `handle` without a break; zero
-  // where none is.
-  absl::Duration AwaitedFor(int64_t handle, Time now);
-  // The same, if the main thread is among the callers. Another one may wait for
-  // what another rank's main thread calls only later.
-  absl::Duration MainAwaitedFor(int64_t handle, Time now);
+  // For how long callers have been waiting without a break; zero where none is.
+  struct Awaited {
+    absl::Duration by_any;
+    // If the main thread is among them. Another one may wait for what another
+    // rank's main thread calls only later.
+    absl::Duration by_main;
+    std::string order;  // of the handle
+  };
+  Awaited AwaitedFor(int64_t handle, Time now);
 
  private:
   struct Ticket {
@@ -105,12 +112,12 @@ class Tickets {
     Gathered gathered;
     int waiters = 0;
     bool main_waits = false;  // or has waited
+    std::string order;
     Time waiting_since;
     Time last_waited = Time::InfinitePast();
   };
 
   void Wake();
-  absl::Duration Awaited(const Ticket& ticket, Time now) const;
   absl::StatusOr<Ticket*> Done(int64_t handle)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 /* Changes with every change of this header that a caller may notice. */
-#define PSRING_ABI 7
+#define PSRING_ABI 8
 #define PSRING_VERSION "0.2.0"
 
 enum {
@@ -174,6 +174,13 @@ int64_t psring_barrier(const char* name, const int32_t* set, int32_t set_size);
  * that sum or average over all ranks; whatever else others begin with it fails.
  * The result, 4 bytes: the last rank to call it, an int32. */
 int64_t psring_join_uneven(void);
+
+/* The collective is one of those that the main thread (that of psring_join)
+ * starts in the same order on all ranks, all of which it has marked with the
+ * same `order`. Where two ranks wait for different ones of them, in whatever
+ * threads, both fail within seconds. Right after the start, by the thread that
+ * has started it: from others than the main one it does nothing. */
+int psring_set_order(int64_t handle, const char* order);
 
 /* What allgather and alltoall brought: the bytes of each rank of the set, and
  * all of them copied to `out`. After psring_wait has said OK. */

@@ -124,6 +124,16 @@ int64_t psring_join_uneven(void) {
   return HandleOf(p->session->collectives().JoinUneven());
 }
 
+int psring_set_order(int64_t handle, const char* order) {
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
+  if (!IsCollective(handle)) {
+    return CodeOf(Invalid("only a collective has an order"));
+  }
+  return CodeOf(
+      p->session->collectives().SetOrder(CollectiveOf(handle), order));
+}
+
 int psring_result_sizes(int64_t handle, int64_t* bytes, int32_t set_size) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;

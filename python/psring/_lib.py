@@ -15,7 +15,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-ABI = 7
+ABI = 8
 
 OK, PENDING, ERROR, INTERRUPTED, INVALID = 0, 1, -1, -2, -3
 
@@ -63,6 +63,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "psring_wait": (c_int, [c_int64, c_int]),
     "psring_wait_interruptibly": (c_int, [c_int64]),
     "psring_release": (c_int, [c_int64]),
+    "psring_set_order": (c_int, [c_int64, c_char_p]),
     "psring_allreduce": (
         c_int64,
         [c_char_p, c_void_p, c_void_p, c_int64, c_int, c_int, c_double, c_double] + _SET,
@@ -217,6 +218,13 @@ _REMEDIES = {
 _OTHER_NUMBERS = re.compile(r"'number\W[^']*': rank \d+ brings 1 (int64|float64), ")
 _NUMBERS_REMEDY = "A sum() of whole numbers is one of int64, and others are of float64: pass floats on all ranks, and call the same of sum() and mean()"
 
+# Of a call that was given no name (_names.py) and is another on another rank.
+_OTHER_CALL = re.compile(r"'[^']*\.noname\.\d[^']*': rank \d+ (brings|calls|wants|names|multiplies)")
+_CALLS_REMEDY = (
+    "Calls without a name= meet in their order: all ranks make the same ones, with the same shapes, equally often. A rank that "
+    "has no more batches calls join()"
+)
+
 
 def _with_remedy(error: str) -> str:
     met = _CALLED_BY_SOME.search(error)
@@ -224,6 +232,8 @@ def _with_remedy(error: str) -> str:
         remedy = _REMEDIES[met[1]]
     elif _OTHER_NUMBERS.search(error):
         remedy = _NUMBERS_REMEDY
+    elif _OTHER_CALL.search(error):
+        remedy = _CALLS_REMEDY
     else:
         remedy = _REMEDY if _LATE.search(error) else ""
     return f"{error}. {remedy}" if remedy and remedy not in error else error
@@ -326,6 +336,10 @@ class Operation:
             self._done = True
         if self._error is not None:
             raise self._error
+
+    def set_order(self, order: str) -> None:
+        """Right after the start: see psring_set_order."""
+        check(library().psring_set_order(self._number, order.encode()))
 
     def sizes(self, count: int) -> List[int]:
         """The bytes that came from each rank of the set."""

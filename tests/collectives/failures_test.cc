@@ -19,6 +19,7 @@
 #include "collectives/collectives.h"
 #include "collectives/message.h"
 #include "collectives/outbox.h"
+#include "collectives/stall_check.h"
 #include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "common/net/keys.h"
@@ -188,6 +189,49 @@ TEST(CollectiveStallTest, IsFoundBetweenRanksThatWaitForEachOther) {
                                "batches calls join()"));
   });
   EXPECT_LT(Now() - start, absl::Seconds(30));  // half the timeout
+}
+
+// As within DistributedDataParallel's backward(): the main threads wait for
+// those that wait here.
+TEST(CollectiveStallTest, IsFoundInWhateverThreadsWhereCallsHaveAnOrder) {
+  TestMesh mesh(2, {}, /*own_threads=*/true);
+  const Time start = Now();
+  mesh.Run([](int rank, Collectives& c) {
+    const Handle call = c.Barrier(rank == 0 ? "gradients" : "epoch");
+    ASSERT_EQ(c.SetOrder(*call, "group"), absl::OkStatus());
+    std::thread waits([&] {
+      EXPECT_EQ(Await(c, call).message(),
+                "rank 0 waits for barrier 'gradients', rank 1 waits for "
+                "barrier 'epoch': all ranks must call the same operations, "
+                "equally often. A rank that has no more batches calls join()");
+    });
+    waits.join();
+  });
+  EXPECT_LT(Now() - start, absl::Seconds(30));  // half the timeout
+}
+
+// The main thread of rank 0 calls x, and y seconds later, that of rank 1 the
+// other way round; other threads wait for what is called first.
+TEST(CollectiveStallTest, IsNotOneOfCallsOfDifferentOrdersOrOfOtherThreads) {
+  TestMesh mesh(2, {}, /*own_threads=*/true);
+  mesh.Run([](int rank, Collectives& c) {
+    for (const bool marked_by_main : {true, false}) {
+      const Handle first = c.Barrier(rank == 0 ? "x" : "y");
+      const auto mark = [&] {
+        const bool same = !marked_by_main;
+        EXPECT_EQ(c.SetOrder(*first, same || rank == 0 ? "a" : "b"),
+                  absl::OkStatus());
+      };
+      if (marked_by_main) mark();
+      std::thread waits([&] {
+        if (!marked_by_main) mark();
+        EXPECT_EQ(Await(c, first), absl::OkStatus());
+      });
+      absl::SleepFor(2 * kAskAfter);
+      EXPECT_EQ(Await(c, c.Barrier(rank == 0 ? "y" : "x")), absl::OkStatus());
+      waits.join();
+    }
+  });
 }
 
 // Rank 1 waits in a step for whoever has not brought its gradients, and calls
@@ -560,7 +604,11 @@ TEST(CollectiveHeaderTest, IsReadAtItsLargest) {
     *answer.add_waits()->mutable_key() = answer.key();
     answer.add_steps()->set_model(answer.key().name());
   }
-  for (const CollectiveHeader& header : {call, fail, answer}) {
+  CollectiveHeader question = fail;
+  question.set_kind(CollectiveHeader::QUESTION);
+  question.clear_text();
+  question.set_order(question.key().name());
+  for (const CollectiveHeader& header : {call, fail, question, answer}) {
     EXPECT_EQ(Parse(header, kRanks), absl::OkStatus()) << header.kind();
   }
 }
@@ -611,6 +659,10 @@ TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
   add([](auto& h) {
     h.set_kind(CollectiveHeader::ANSWER);
     h.add_steps()->set_step(-1);
+  });
+  add([](auto& h) {
+    h.set_kind(CollectiveHeader::QUESTION);
+    h.set_order(std::string(257, 'x'));
   });
   add([](auto& h) {
     h.set_kind(CollectiveHeader::EVERYBODY_JOINED);

@@ -155,6 +155,7 @@ class Program {
     int64_t sizes[Arguments::kRanks];
     switch (call) {
       case 7:
+        Done(psring_set_order(handle, a.name));
         return Done(psring_wait(handle, std::min(a.small, kWaitMs)));
       case 8:
         return Done(psring_release(handle));

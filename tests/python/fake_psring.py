@@ -415,6 +415,9 @@ class FakeLibrary:
     def psring_barrier(self, name, ranks, size):
         return self.gather("barrier", name, (), b"", ranks, size, lambda parts: None)
 
+    def psring_set_order(self, handle, order):
+        return OK if handle in self.operations else self.invalid(f"handle {handle} is unknown")
+
     def psring_join_uneven(self):
         number, _ = self.pending()
         self.connection.send(("join", number))

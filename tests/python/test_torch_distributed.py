@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import inspect
 import os
+import re
 import time
 from datetime import timedelta
 
@@ -721,6 +722,29 @@ def test_a_failure_within_ddp_is_an_error_of_pythons():
     env = master()
     with pytest.raises(AssertionError, match="rank 0 ended with 1\n(.|\n)*out of luck"):
         run(a_rank_fails_while_ddp_waits, env=env)
+
+
+def fewer_batches_on_rank_1(then):
+    """Under torch's timeout of 30 minutes."""
+    import torch.distributed as dist
+
+    join_group()
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    with pytest.raises(RuntimeError) as raised:
+        for _ in range(3 - dist.get_rank()):
+            net(torch.ones(3, 4)).sum().backward()
+        dist.barrier() if then == "barrier" else dist.all_reduce(torch.ones(1))
+    return str(raised.value)
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in waits for ever")
+@pytest.mark.parametrize("then, calls", [
+    ("barrier", r"rank 0 waits for allreduce 'group0\.allreduce.*, rank 1 waits for allreduce 'group0\.barrier"),
+    ("allreduce", r"allreduce 'group0\.allreduce.*: rank 0 brings 10 float32, rank 1 brings 1 float32"),
+])  # fmt: skip
+def test_ranks_with_other_numbers_of_batches_under_ddp_are_told_so_soon(then, calls):
+    for said in run(fewer_batches_on_rank_1, env=master(), args=(then,)):
+        assert re.search(calls + r".*A rank that has no more batches calls join\(\)", said), said
 
 
 def late_under_a_timeout(waited):

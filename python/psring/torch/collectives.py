@@ -28,6 +28,10 @@ class Handle:
         self._result: Any = None
         self._error: Optional[_lib.PsringError] = None
 
+    def set_order(self, order: str) -> None:
+        for operation in self._operations:
+            operation.set_order(order)
+
     def poll(self) -> bool:
         return all([operation.poll() for operation in self._operations])
 

@@ -58,11 +58,16 @@ class PsringProcessGroup(dist.ProcessGroup):
     def _next(self, kind: str) -> str:
         return auto_name(f"group{self._name}.{kind}", self._set)
 
-    def _work(self, handles: List[Handle], finish: Callable[[], Any], works: Any = None) -> PsringWork:
-        """Completed by the thread of `works`, which are the collectives unless it is given."""
+    def _work(self, handles: List[Handle], finish: Callable[[], Any]) -> PsringWork:
+        """Of a collective."""
+        for handle in handles:
+            handle.set_order("group" + self._name)  # DDP's backward() waits for its future: no thread of psring's sees that
+        return self._completed_by(self._works, handles, finish)
+
+    def _completed_by(self, works: Any, handles: List[Handle], finish: Callable[[], Any]) -> PsringWork:
         _alone.note_group_is_used()
         work = PsringWork(handles, finish)
-        (works or self._works).put(work)
+        works.put(work)
         return work
 
     def _root(self, rank: int) -> int:
@@ -318,7 +323,7 @@ class PsringProcessGroup(dist.ProcessGroup):
                 tensor.copy_(data)
             return tensors
 
-        return self._work([Handle([operation], lambda: None)], finish, self._transfers)
+        return self._completed_by(self._transfers, [Handle([operation], lambda: None)], finish)
 
     def send(self, tensors: Any, receiver: int, tag: int = 0) -> Any:
         """Done once the receiver has the tensor."""
