@@ -23,6 +23,7 @@ absl::StatusOr<std::unique_ptr<Collectives>> ConnectCollectives(
   for (const proto::Process& worker : job.job().workers()) {
     others.descriptions.push_back(Describe(worker));
     others.public_keys.push_back(worker.public_key());
+    others.pids.push_back(worker.pid());
   }
   absl::Status status = (*collectives)->Connect(std::move(others));
   if (!status.ok()) return status;

@@ -89,7 +89,8 @@ Collectives::~Collectives() {
 
 absl::Status Collectives::Connect(CollectiveJob job) {
   if (size_ != 0 || job.rank < 0 || job.rank >= job.size() ||
-      job.descriptions.size() != job.endpoints.size()) {
+      job.descriptions.size() != job.endpoints.size() ||
+      job.pids.size() != job.endpoints.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", job.rank, " of ", job.size(), " endpoints and ",
                      job.descriptions.size(), " descriptions, connected once"));

@@ -68,7 +68,7 @@ void Mesh::AwaitWork(Time now) {
 
 void Mesh::Connect(CollectiveJob job) {
   job_ = std::move(job);
-  links_.emplace(context_, job_, *inbox_);
+  links_.emplace(context_, job_, *inbox_, options_.shares_memory);
   join_.emplace(job_.size());
   std::vector<int32_t> all(job_.endpoints.size());
   for (int rank = 0; rank < job_.size(); ++rank) all[rank] = rank;
@@ -171,6 +171,9 @@ absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
     case Header::CALL:
       return OnCall(std::move(message), now);
     case Header::CHUNK:
+      if (header.slot_number() > 0) {
+        if (absl::Status s = links_->TakeShared(message); !s.ok()) return s;
+      }
       return OnChunk(std::move(message));
     case Header::ACK: {
       Operation* const operation = Find(KeyOf(header.key()));
@@ -192,6 +195,12 @@ absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
       return OnJoined(header);
     case Header::EVERYBODY_JOINED:
       return OnEverybodyJoined(header);
+    case Header::OFFER:
+      links_->OnOffer(header);
+      return absl::OkStatus();
+    case Header::ACCEPT:
+      links_->OnAccept(static_cast<int>(header.sender()));
+      return absl::OkStatus();
     default:
       return absl::InternalError("a kind that was not checked");
   }

@@ -33,6 +33,17 @@ absl::Status CheckOffset(const CollectiveHeader& header) {
   return absl::OkStatus();
 }
 
+absl::Status CheckChunk(const CollectiveHeader& header, int64_t payload_bytes) {
+  const bool shared = header.slot_number() > 0;
+  const int64_t bytes = shared ? header.bytes() : payload_bytes;
+  const int64_t most = shared ? kSharedChunkBytes : kChunkBytes;
+  if (bytes < 1 || bytes > most || (shared && payload_bytes > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a chunk of ", bytes, " bytes"));
+  }
+  return CheckOffset(header);
+}
+
 absl::Status CheckCallMessage(const CollectiveHeader& header,
                               int64_t payload_bytes, int size) {
   const proto::CollectiveCall& call = header.call();
@@ -91,11 +102,7 @@ absl::Status CheckKind(const CollectiveHeader& header, int64_t payload_bytes,
     case CollectiveHeader::CALL:
       return CheckCallMessage(header, payload_bytes, size);
     case CollectiveHeader::CHUNK:
-      if (payload_bytes < 1 || payload_bytes > kChunkBytes) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("a chunk of ", payload_bytes, " bytes"));
-      }
-      return CheckOffset(header);
+      return CheckChunk(header, payload_bytes);
     case CollectiveHeader::ACK:
       return CheckOffset(header);
     case CollectiveHeader::FAIL:
@@ -115,6 +122,9 @@ absl::Status CheckKind(const CollectiveHeader& header, int64_t payload_bytes,
     case CollectiveHeader::JOINED:
     case CollectiveHeader::EVERYBODY_JOINED:
       return CheckJoined(header, size);
+    case CollectiveHeader::OFFER:
+    case CollectiveHeader::ACCEPT:
+      return absl::OkStatus();
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("unknown kind ", header.kind()));
@@ -137,8 +147,7 @@ absl::Status CheckMessage(const CollectiveHeader& header, int64_t payload_bytes,
     return absl::InvalidArgumentError(absl::StrCat(
         "kind ", header.kind(), " with ", payload_bytes, " bytes of payload"));
   }
-  if (header.kind() != CollectiveHeader::JOINED &&
-      header.kind() != CollectiveHeader::EVERYBODY_JOINED) {
+  if (header.kind() < CollectiveHeader::JOINED) {
     if (absl::Status s = CheckKey(header.key(), here.size); !s.ok()) return s;
   }
   return CheckKind(header, payload_bytes, here.size);

@@ -21,6 +21,8 @@ namespace psring {
 
 // The most of a flow that one message carries; a multiple of every element.
 inline constexpr int64_t kChunkBytes = 256 << 10;
+// The same of a chunk in shared memory; a multiple of kChunkBytes.
+inline constexpr int64_t kSharedChunkBytes = 1 << 20;
 // What goes along with a CALL, before it is known whether the receiver calls.
 inline constexpr int64_t kEagerBytes = 8 << 10;
 // Chunks travel in one of two rounds.

@@ -13,10 +13,6 @@ namespace {
 
 using proto::CollectiveHeader;
 
-int64_t NextChunk(int64_t size, int64_t at) {
-  return std::min(kChunkBytes, size - at);
-}
-
 }  // namespace
 
 Operation::Operation(CallKey key, Call call, int64_t handle, Time deadline,
@@ -145,7 +141,7 @@ absl::Status Operation::OnChunk(Outbox& outbox, CollectiveMessage message) {
   }
   if (!agreed_) {  // the sender knows of everybody's call already
     if (static_cast<int64_t>(early_chunks_.size()) >=
-        call_.size() * kNumRounds * (kFlowWindow / kChunkBytes)) {
+        call_.size() * kNumRounds * (kSharedFlowWindow / kChunkBytes)) {
       return absl::InvalidArgumentError(absl::StrCat(
           Describe(call_), ": more chunks than the window of a flow has"));
     }
@@ -155,10 +151,9 @@ absl::Status Operation::OnChunk(Outbox& outbox, CollectiveMessage message) {
   for (Receiving& from : receiving_) {
     if (from.flow.from != index || from.flow.round != header.round()) continue;
     const int64_t size = static_cast<int64_t>(message.payload.size());
-    if (header.offset() != from.come ||
-        size != NextChunk(from.flow.size, from.come)) {
-      break;
-    }
+    const int64_t left = from.flow.size - from.come;
+    const bool whole = size == left || (size < left && size % kChunkBytes == 0);
+    if (header.offset() != from.come || !whole) break;
     Take(outbox, from, std::move(message.payload));
     return absl::OkStatus();
   }
@@ -187,22 +182,27 @@ void Operation::SumHeld(Outbox& outbox) {
   // Where everybody sums everything, the sum may replace what has yet to go.
   if (sum_.range.size() == call_.what.count() && !not_needed()) return;
   while (summed_ < sum_.range.size()) {
-    int64_t size = sum_.range.size() * unit;  // of a set of one
+    int64_t size = (sum_.range.size() - summed_) * unit;
     std::vector<const void*> operands(callers_.size());
     operands[call_.index] = sum_.operand + summed_ * unit;
     for (Receiving& from : receiving_) {
       if (from.flow.place != nullptr) continue;
       if (from.held.empty()) return;
-      operands[from.flow.from] = from.held.front().data();
-      size = static_cast<int64_t>(from.held.front().size());
+      const absl::string_view first = from.held.front().view();
+      operands[from.flow.from] = first.data() + from.summed;
+      size = std::min(size, static_cast<int64_t>(first.size()) - from.summed);
     }
     const int64_t begin = sum_.range.begin + summed_;
     SumRange({begin, begin + size / unit}, operands);
     summed_ += size / unit;
     for (Receiving& from : receiving_) {
       if (from.flow.place != nullptr) continue;
-      from.held.erase(from.held.begin());
       from.taken += size;
+      from.summed += size;
+      if (from.summed < static_cast<int64_t>(from.held.front().size()))
+        continue;
+      from.held.erase(from.held.begin());
+      from.summed = 0;
       Acknowledge(outbox, from);
     }
     MakeAvailable(size);
@@ -267,19 +267,26 @@ absl::Status Operation::OnAck(Outbox& outbox, const CollectiveHeader& header) {
       header.offset(), " bytes of round ", header.round(), ", in vain"));
 }
 
+int64_t Operation::MaySend(const Outbox& outbox, const Sending& sending) const {
+  const Outflow& flow = sending.flow;
+  const int64_t on_the_way = sending.sent - sending.acked;
+  int64_t room = outbox.RoomForChunks(call_.set[flow.to], on_the_way);
+  if (on_the_way == 0) room = std::max(room, kChunkBytes);
+  const int64_t bytes =
+      std::min({flow.available - sending.sent, room, kSharedChunkBytes});
+  if (bytes <= 0 || sending.sent + bytes == flow.size)
+    return std::max<int64_t>(bytes, 0);
+  return bytes - bytes % kChunkBytes;
+}
+
 bool Operation::SendSome(Outbox& outbox) {
   if (!agreed_) return false;
   bool any = false;
   for (Sending& sending : sending_) {
     const Outflow& flow = sending.flow;
-    const int64_t size = NextChunk(flow.size, sending.sent);
-    const int64_t on_the_way = sending.sent - sending.acked;
     const int rank = call_.set[flow.to];
-    if (size == 0 || sending.sent + size > flow.available) continue;
-    if (on_the_way > 0 && (on_the_way + size > kFlowWindow ||
-                           !outbox.HasRoomForChunk(rank, size))) {
-      continue;
-    }
+    const int64_t most = MaySend(outbox, sending);
+    if (most == 0) continue;
     CollectiveHeader header;
     header.set_kind(CollectiveHeader::CHUNK);
     *header.mutable_key() = ProtoOf(key_);
@@ -287,9 +294,9 @@ bool Operation::SendSome(Outbox& outbox) {
     header.set_offset(sending.sent);
     // A copy: what has been queued cannot be called back when the operation
     // fails, and the caller's memory is gone then.
-    outbox.Send(
-        rank, std::move(header),
-        Frame::Copy({flow.data + sending.sent, static_cast<size_t>(size)}));
+    const int64_t size =
+        outbox.SendChunk(rank, std::move(header),
+                         {flow.data + sending.sent, static_cast<size_t>(most)});
     outbox.AddChunks(rank, size);
     sending.sent += size;
     any = true;

@@ -105,6 +105,7 @@ class Operation {
     int64_t taken = 0;        // copied to its place, or summed
     bool eager = false;       // has come with the CALL
     std::vector<Frame> held;  // a window at most
+    int64_t summed = 0;       // bytes of the first of them
   };
   struct Caller {
     bool called = false;
@@ -113,6 +114,8 @@ class Operation {
   };
 
   int IndexOf(uint32_t rank) const;  // in the set; -1: not there
+  // How many bytes of a flow may go now, whole chunks or its last ones.
+  int64_t MaySend(const Outbox& outbox, const Sending& sending) const;
   void Agree(Outbox& outbox);
   void Take(Outbox& outbox, Receiving& from, Frame payload);
   // Sums as far as the operands of all ranks have come.

@@ -2,9 +2,13 @@
 #ifndef PSRING_COLLECTIVES_OUTBOX_H_
 #define PSRING_COLLECTIVES_OUTBOX_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "collectives/message.h"
 #include "common/net/socket.h"
 #include "protos/collective.pb.h"
 
@@ -14,6 +18,7 @@ namespace psring {
 // flow of which nothing is on its way may always send one chunk: a rank that
 // holds chunks back until others have sent theirs holds up no other operation.
 inline constexpr int64_t kFlowWindow = 1 << 20;
+inline constexpr int64_t kSharedFlowWindow = 4 << 20;  // in shared memory
 inline constexpr int64_t kPeerWindow = 16 << 20;
 // Bytes to one rank with calls that it may not have called yet.
 inline constexpr int64_t kEagerWindow = 4 << 20;
@@ -26,12 +31,22 @@ class Outbox {
   // Never blocks.
   virtual void Send(int rank, proto::CollectiveHeader header,
                     Frame payload = {}) = 0;
+  // A CHUNK of the first of `bytes`, which are copied; how many.
+  virtual int64_t SendChunk(int rank, proto::CollectiveHeader header,
+                            absl::string_view bytes) {
+    const absl::string_view chunk = bytes.substr(0, kChunkBytes);
+    Send(rank, std::move(header), Frame::Copy(chunk));
+    return static_cast<int64_t>(chunk.size());
+  }
 
   // Counts bytes that are on their way to `rank`; negative ones have arrived.
   void AddChunks(int rank, int64_t bytes) { peers_[rank].chunks += bytes; }
   void AddEager(int rank, int64_t bytes) { peers_[rank].eager += bytes; }
-  bool HasRoomForChunk(int rank, int64_t bytes) const {
-    return peers_[rank].chunks + bytes <= kPeerWindow;
+  // For how many bytes of a flow there is room, of which so many are on their
+  // way.
+  int64_t RoomForChunks(int rank, int64_t on_the_way) const {
+    return std::min(FlowWindow(rank) - on_the_way,
+                    kPeerWindow - peers_[rank].chunks);
   }
   bool HasRoomForEager(int rank, int64_t bytes) const {
     return peers_[rank].eager + bytes <= kEagerWindow;
@@ -45,6 +60,7 @@ class Outbox {
 
  protected:
   explicit Outbox(size_t num_ranks) : peers_(num_ranks) {}
+  virtual int64_t FlowWindow(int) const { return kFlowWindow; }
 
  private:
   struct Peer {

@@ -7,7 +7,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "collectives/message.h"
 #include "collectives/outbox.h"
+#include "collectives/shared_chunks.h"
 #include "collectives/tickets.h"
 #include "common/net/socket.h"
 #include "protos/collective.pb.h"
@@ -18,16 +22,31 @@ namespace psring {
 class PeerLinks : public Outbox {
  public:
   // `inbox`, where others are heard, is waited on with the rest.
-  PeerLinks(Context& context, const CollectiveJob& job, Socket& inbox)
+  // `shares_memory`: chunks for ranks of this host go through memory.
+  PeerLinks(Context& context, const CollectiveJob& job, Socket& inbox,
+            bool shares_memory)
       : Outbox(job.endpoints.size()),
         context_(context),
         job_(job),
+        shares_memory_(shares_memory),
         by_rank_(job.endpoints.size()),
         sockets_{&inbox} {}
 
   // Connects at the first message.
   void Send(int rank, proto::CollectiveHeader header,
             Frame payload = {}) override;
+  int64_t SendChunk(int rank, proto::CollectiveHeader header,
+                    absl::string_view bytes) override;
+
+  // The memory of a rank that may be on this host.
+  void OnOffer(const proto::CollectiveHeader& offer);
+  // It can read this rank's, where that has been offered.
+  void OnAccept(int rank) {
+    by_rank_[rank].reads_memory = by_rank_[rank].offered;
+  }
+  // The payload of a CHUNK. INVALID_ARGUMENT where its sender has no such
+  // memory here.
+  absl::Status TakeShared(CollectiveMessage& chunk);
 
   // The inbox and all sockets so far, to wait on. What comes over the latter is
   // of their links alone (common/net/link.h): Tend takes it.
@@ -39,9 +58,23 @@ class PeerLinks : public Outbox {
   const absl::Status& status() const { return status_; }
 
  private:
+  struct Peer {
+    std::unique_ptr<Socket> socket;      // null: no message yet
+    std::unique_ptr<PeerChunks> chunks;  // null: none that are read here
+    bool offered = false;                // this rank's memory
+    bool reads_memory = false;
+  };
+
+  int64_t FlowWindow(int rank) const override {
+    return by_rank_[rank].reads_memory ? kSharedFlowWindow : kFlowWindow;
+  }
+  void Offer(int rank);
+
   Context& context_;
   const CollectiveJob& job_;
-  std::vector<std::unique_ptr<Socket>> by_rank_;  // null: no message yet
+  bool shares_memory_;
+  std::unique_ptr<SharedChunks> own_;  // null before the first offer
+  std::vector<Peer> by_rank_;
   std::vector<Socket*> sockets_;
   absl::Status status_;
 };

@@ -34,6 +34,7 @@ struct CollectiveJob {
   std::vector<std::string> endpoints;
   std::vector<std::string> public_keys;   // none in a job without a key
   std::vector<std::string> descriptions;  // "worker 3 (host b, pid 4711)"
+  std::vector<int64_t> pids;              // whose memory is a rank's
   std::thread::id main_thread;            // of this rank
 
   int size() const { return static_cast<int>(endpoints.size()); }

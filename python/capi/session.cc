@@ -160,6 +160,7 @@ absl::Status Session::ConnectCollectives() {
        .ranks_left = [this] { return job_->member().workers_left(); },
        .steps_awaited = [this](absl::Duration d) { return StepsAwaited(d); },
        .owes_step = [this](const ModelStep& step) { return Owes(step); },
+       .shares_memory = options_.same_host == SameHost::kAuto,
        .main_thread = main_thread_});
   if (!collectives.ok()) return collectives.status();
   collectives_ = *std::move(collectives);

@@ -88,8 +88,26 @@ std::vector<Range> NearEqualSlices(int64_t num_elements, int n) {
   return slices;
 }
 
-class CollectivesTest : public ::testing::TestWithParam<int> {
+struct Ranks {
+  int size;
+  int num_sharing;  // memory
+};
+
+std::vector<Ranks> AllRanks() {
+  std::vector<Ranks> all;
+  for (const int size : SanitizedUpTo(3, {1, 2, 3, 5})) {
+    all.push_back({size, size});
+  }
+  all.push_back({3, 0});
+  all.push_back({3, 2});
+  return all;
+}
+
+class CollectivesTest : public ::testing::TestWithParam<Ranks> {
  protected:
+  int size() const { return GetParam().size; }
+  TestMesh mesh_{size(), {}, /*own_threads=*/false, GetParam().num_sharing};
+
   // In place and not, the same bits everywhere, and those of the order.
   void CheckAllReduce(TestMesh& mesh, const Arithmetic& how, int64_t count) {
     const int n = mesh.size();
@@ -118,10 +136,14 @@ class CollectivesTest : public ::testing::TestWithParam<int> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,
-                         ::testing::ValuesIn(SanitizedUpTo(3, {1, 2, 3, 5})));
+                         ::testing::ValuesIn(AllRanks()), [](const auto& info) {
+                           return absl::StrCat(info.param.size, "_of_which_",
+                                               info.param.num_sharing,
+                                               "_share_memory");
+                         });
 
 TEST_P(CollectivesTest, AllReducesEveryTypeInCanonicalOrder) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   for (int d = 0; d < kNumDTypes; ++d) {
     for (int r = 0; r < kNumReductions; ++r) {
       const Arithmetic how{static_cast<DType>(d), static_cast<Reduction>(r)};
@@ -135,15 +157,16 @@ TEST_P(CollectivesTest, AllReducesEveryTypeInCanonicalOrder) {
 }
 
 TEST_P(CollectivesTest, AllReducesAnyCount) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   const Arithmetic how{DType::kFloat32, Reduction::kAverage};
-  for (const int64_t count : {0, 1, 7, 2047, 2048, 2049, 65'537, 1'310'720}) {
+  for (const int64_t count :
+       {0, 1, 7, 2047, 2048, 2049, 65'537, 1'310'720, 4'000'001}) {
     CheckAllReduce(mesh, how, count);
   }
 }
 
 TEST_P(CollectivesTest, ScalesBeforeAndAfter) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   for (const DType dtype :
        {DType::kFloat16, DType::kBfloat16, DType::kFloat32, DType::kFloat64}) {
     CheckAllReduce(mesh, {dtype, Reduction::kSum, 0.3, 1.7}, 3000);
@@ -153,7 +176,7 @@ TEST_P(CollectivesTest, ScalesBeforeAndAfter) {
 
 // Whoever compares topologies relies on it.
 TEST_P(CollectivesTest, HasTheBitsOfTheJobsCanonicalSum) {
-  const int n = GetParam();
+  const int n = size();
   const int64_t count = 100'003;
   std::vector<std::string> operands;
   std::vector<const void*> inputs;
@@ -163,7 +186,7 @@ TEST_P(CollectivesTest, HasTheBitsOfTheJobsCanonicalSum) {
   for (const std::string& operand : operands) inputs.push_back(operand.data());
   std::vector<float> expected(count);
   CanonicalSum({0, count}, {0, count}, inputs, 1.0f / n, expected.data());
-  TestMesh mesh(n);
+  TestMesh& mesh = mesh_;
   mesh.Run([&](int rank, Collectives& collectives) {
     std::vector<float> out(count);
     EXPECT_EQ(
@@ -176,7 +199,7 @@ TEST_P(CollectivesTest, HasTheBitsOfTheJobsCanonicalSum) {
 }
 
 TEST_P(CollectivesTest, GathersWhateverEveryRankHas) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   for (const int64_t unit : {0, 1, 4096, 300'000}) {
     mesh.Run([&](int rank, Collectives& collectives) {
       const std::string mine(unit * rank, static_cast<char>('a' + rank));
@@ -192,7 +215,7 @@ TEST_P(CollectivesTest, GathersWhateverEveryRankHas) {
 }
 
 TEST_P(CollectivesTest, SendsEachRankItsPart) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   const int n = mesh.size();
   for (const int64_t unit : {0, 3, 500'000}) {
     const auto part = [&](int from, int to) {
@@ -216,7 +239,7 @@ TEST_P(CollectivesTest, SendsEachRankItsPart) {
 }
 
 TEST_P(CollectivesTest, BroadcastsFromAnyRoot) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   for (const int64_t size : {0, 1, 8192, 65'537, 5'000'000}) {
     const std::string expected = Operand(DType::kUint8, size, 3);
     for (int root = 0; root < mesh.size(); ++root) {
@@ -232,7 +255,7 @@ TEST_P(CollectivesTest, BroadcastsFromAnyRoot) {
 }
 
 TEST_P(CollectivesTest, ScattersAReduction) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   const int n = mesh.size();
   const Arithmetic how{DType::kFloat32, Reduction::kSum, 0.5, 3};
   for (const int64_t unit : {0, 1, 10, 300'000}) {
@@ -262,7 +285,7 @@ TEST_P(CollectivesTest, ScattersAReduction) {
 }
 
 TEST_P(CollectivesTest, TakesDifferentNamesInAnyOrder) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   constexpr int kNames = 40;
   mesh.Run([&](int rank, Collectives& collectives) {
     std::vector<std::vector<int32_t>> data(kNames);
@@ -286,7 +309,7 @@ TEST_P(CollectivesTest, TakesDifferentNamesInAnyOrder) {
 
 // More goes along with calls than their window holds.
 TEST_P(CollectivesTest, KeepsManyCallsOfRanksThatAreAhead) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   constexpr int kCalls = 1000;
   const auto body = [&](int rank, Collectives& collectives) {
     std::vector<std::vector<int64_t>> data(kCalls);
@@ -314,8 +337,8 @@ TEST_P(CollectivesTest, KeepsManyCallsOfRanksThatAreAhead) {
 }
 
 TEST_P(CollectivesTest, KeepsSetsOfRanksApart) {
-  const int n = GetParam();
-  TestMesh mesh(n);
+  const int n = size();
+  TestMesh& mesh = mesh_;
   mesh.Run([&](int rank, Collectives& collectives) {
     // All pairs that this rank is in, and it alone, under one name.
     Handles handles;
@@ -336,7 +359,7 @@ TEST_P(CollectivesTest, KeepsSetsOfRanksApart) {
 }
 
 TEST_P(CollectivesTest, IsUsedByManyThreads) {
-  TestMesh mesh(GetParam());
+  TestMesh& mesh = mesh_;
   mesh.Run([&](int rank, Collectives& collectives) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {

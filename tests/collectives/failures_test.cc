@@ -1,6 +1,7 @@
 // What goes wrong with collectives, and what ranks are told of it.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -645,6 +646,18 @@ TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
   add([](auto& h) { h.set_bytes(4); }, "five!");
   add([](auto& h) { h.set_kind(CollectiveHeader::CHUNK); });
   add([](auto& h) { h.set_kind(CollectiveHeader::CHUNK); }, "nobody calls it");
+  add([](auto& h) {  // in memory that this one does not share
+    h.set_kind(CollectiveHeader::CHUNK);
+    h.set_slot_number(1);
+    h.set_bytes(1);
+  });
+  add(
+      [](auto& h) {
+        h.set_kind(CollectiveHeader::CHUNK);
+        h.set_slot_number(1);
+        h.set_bytes(1);
+      },
+      "and here, too");
   add([](auto& h) { h.set_kind(CollectiveHeader::FAIL); });
   add([](auto& h) { h.set_kind(CollectiveHeader::ACK); }, "payload");
   add([](auto& h) {
@@ -875,7 +888,8 @@ TEST(CollectiveIntruderTest, IsDroppedForMoreChunksThanAWindowHas) {
   const auto call = OfBarrier(CollectiveHeader::CALL, 1, 0);
   const auto chunk = OfBarrier(CollectiveHeader::CHUNK, 1, 0);
   peer.Send({call.SerializeAsString(), ""});
-  for (int64_t i = 0; i < 3 * kNumRounds * (kFlowWindow / kChunkBytes); ++i) {
+  for (int64_t i = 0; i < 3 * kNumRounds * (kSharedFlowWindow / kChunkBytes);
+       ++i) {
     peer.Send({chunk.SerializeAsString(), "data"});
   }
   ASSERT_TRUE(peer.AwaitTaken(Soon()));
@@ -926,6 +940,7 @@ TEST(SecuredCollectivesTest, DropARankThatSpeaksAsAnother) {
     ASSERT_EQ(context.Secure(secret), absl::OkStatus());
     ranks.push_back(*Collectives::Create(context, cancellation, "127.0.0.1"));
     job.endpoints.push_back(ranks.back()->endpoint());
+    job.pids.push_back(getpid());
     job.descriptions.push_back("a worker");
     job.public_keys.push_back(context.public_key());
   }

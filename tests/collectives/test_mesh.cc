@@ -1,6 +1,7 @@
 #include "tests/collectives/test_mesh.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -12,16 +13,19 @@
 namespace psring {
 
 TestMesh::TestMesh(int size, const CollectivesOptions& options,
-                   bool own_threads)
+                   bool own_threads, int num_sharing)
     : own_threads_(own_threads) {
   job_.epoch = kTestJob;
   for (int rank = 0; rank < size; ++rank) {
     cancellations_.push_back(std::make_unique<Cancellation>());
-    auto made = Collectives::Create(context_, *cancellations_[rank],
-                                    "127.0.0.1", options);
+    CollectivesOptions own = options;
+    own.shares_memory = options.shares_memory && rank < num_sharing;
+    auto made =
+        Collectives::Create(context_, *cancellations_[rank], "127.0.0.1", own);
     EXPECT_TRUE(made.ok()) << made.status();
     ranks_.push_back(*std::move(made));
     job_.endpoints.push_back(ranks_[rank]->endpoint());
+    job_.pids.push_back(getpid());
     job_.descriptions.push_back(absl::StrCat("worker ", rank, " (test)"));
   }
   for (int rank = 0; !own_threads && rank < size; ++rank) Connect(rank);

@@ -23,9 +23,10 @@ inline constexpr uint64_t kTestJob = 4711;
 class TestMesh {
  public:
   // The main thread of every rank is the one that makes this, or with
-  // `own_threads` the one on which Run, once, runs its body.
+  // `own_threads` the one on which Run, once, runs its body. The ranks from
+  // `num_sharing` on share no memory.
   explicit TestMesh(int size, const CollectivesOptions& options = {},
-                    bool own_threads = false);
+                    bool own_threads = false, int num_sharing = 1000);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   Collectives& at(int rank) { return *ranks_[rank]; }

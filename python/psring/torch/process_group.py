@@ -66,9 +66,7 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def _completed_by(self, works: Any, handles: List[Handle], finish: Callable[[], Any]) -> PsringWork:
         _alone.note_group_is_used()
-        work = PsringWork(handles, finish)
-        works.put(work)
-        return work
+        return PsringWork(handles, finish, works)
 
     def _root(self, rank: int) -> int:
         return self._set.ranks[rank]

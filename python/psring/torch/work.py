@@ -15,48 +15,76 @@ _Work = dist.Work if hasattr(dist, "Work") else dist._Work
 _this_thread = threading.local()
 
 
-@untraced_methods
-class PsringWork(_Work):  # type: ignore[misc,valid-type]
-    """A collective under way. Its future is set by the group's waiting thread."""
+class Completion:
+    """What is left to do for a work: any thread does it, once."""
 
     def __init__(self, handles: List[Handle], finish: Callable[[], Any]):
-        super().__init__()
-        self._handles, self._finish = handles, finish
-        self._lock = threading.Lock()
-        self._done = False
-        self._inference = torch.is_inference_mode_enabled()  # of the caller's thread; another one may complete it
-        self._error: Optional[BaseException] = None
+        self.handles, self._finish = handles, finish
+        self.done = False
+        self.error: Optional[BaseException] = None
+        self._running = threading.Lock()
+        self._state = threading.Lock()  # of what follows, and of `done`; nobody waits under it
         self._result: Any = None
-        self._ended: Any = torch.futures.Future()
-        # Not set_exception(): DDP would take the exception, as what the future holds, for a tensor.
-        self._future = self._ended.then(self._outcome)
+        self._ended: Any = None
+        self._future: Any = None
+        self._inference = torch.is_inference_mode_enabled()  # of the caller's thread
 
-    def _outcome(self, _: Any) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def complete(self) -> None:
-        with self._lock:
-            if self._done:
+    def run(self) -> None:
+        """Waits for the collective. Its error is kept."""
+        with self._running:
+            if self.done:
                 return
             try:
                 with torch.inference_mode(self._inference), torch.no_grad():
-                    for handle in self._handles:
+                    for handle in self.handles:
                         handle.wait()
                     self._result = self._finish()
             except BaseException as error:  # also what Ctrl-C raises: the future carries it
-                self._error = error
-            self._done = True
-        self._ended.set_result(None)  # not under the lock: what is chained to the future runs here, and may wait
+                self.error = error
+            with self._state:
+                self.done = True
+        if self._ended is not None:
+            self._ended.set_result(None)  # under no lock: what is chained to the future runs here, and may wait
+
+    def future(self, works: "queue.SimpleQueue[Any]") -> Any:
+        """Set by the thread of `works`, unless the collective has been waited for."""
+        with self._state:
+            if self._future is None:
+                # Not set_exception(): DDP would take the exception, as what the future holds, for a tensor.
+                ended: Any = torch.futures.Future()
+                self._future = ended.then(self._outcome)
+                if self.done:
+                    ended.set_result(None)
+                else:
+                    self._ended = ended
+                    works.put(self)
+            return self._future
+
+    def _outcome(self, _: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self._result
+
+
+@untraced_methods
+class PsringWork(_Work):  # type: ignore[misc,valid-type]
+    """A collective under way. Where nobody waits for it, or somebody for its future, the thread of `works` completes it."""
+
+    def __init__(self, handles: List[Handle], finish: Callable[[], Any], works: "queue.SimpleQueue[Any]"):
+        super().__init__()
+        self._completion, self._works = Completion(handles, finish), works
+
+    def __del__(self) -> None:
+        if not self._completion.done:
+            self._works.put(self._completion)
 
     def wait(self, timeout: Any = None) -> bool:
         """timeout: a timedelta; None or 0: the job's step_timeout_s. After an error of its own, it may be called again."""
         if timeout and timeout.total_seconds() > 0:  # torch has -1 ms for none, too
             self._await_within(timeout.total_seconds())
-        self.complete()
-        if self._error is not None:
-            raise self._error
+        self._completion.run()
+        if self._completion.error is not None:
+            raise self._completion.error
         return True
 
     def _await_within(self, seconds: float) -> None:
@@ -67,34 +95,34 @@ class PsringWork(_Work):  # type: ignore[misc,valid-type]
             time.sleep(0.001)
 
     def is_completed(self) -> bool:
-        if not self._done and all(handle.poll() for handle in self._handles):
-            self.complete()  # the results are in their places then
-        return self._done
+        if not self._completion.done and all(handle.poll() for handle in self._completion.handles):
+            self._completion.run()  # the results are in their places then
+        return self._completion.done
 
     def is_success(self) -> bool:
-        return self._done and self._error is None
+        return self._completion.done and self._completion.error is None
 
     def exception(self) -> Any:
-        return self._error
+        return self._completion.error
 
     def get_future(self) -> Any:
         if getattr(_this_thread, "sets_futures", False):
-            self.complete()  # what is chained to another future may wait for this one, which nobody else would set
-        return self._future
+            self._completion.run()  # what is chained to another future may wait for this one, which nobody else would set
+        return self._completion.future(self._works)
 
     def result(self) -> Any:
-        return self._future.wait()
+        return self.get_future().wait()
 
 
 def complete_all(works: "queue.SimpleQueue[Any]") -> None:
-    """DDP waits for futures without calling wait(): somebody has to set them."""
+    """Of Completions. DDP waits for futures without calling wait(): somebody has to set them."""
     _this_thread.sets_futures = True
     while True:
-        work = works.get()
-        if work is None:
+        completion = works.get()
+        if completion is None:
             return
-        work.complete()
-        del work  # it holds the group
+        completion.run()
+        del completion  # it holds the group
 
 
 __all__ = ["PsringWork", "complete_all"]
