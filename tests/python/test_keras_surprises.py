@@ -175,6 +175,36 @@ def test_after_restored_weights_on_one_rank_all_have_rank_0s():
     assert first == other == before
 
 
+def state_before_parameters():
+    """A variable after four updates of 1 by a momentum, three of them rank 1's, and warnings, where the state is fetched first."""
+    import warnings
+
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    variable = keras.Variable(np.zeros(2, "float32"))
+    optimizer = ps.DistributedOptimizer(keras.optimizers.SGD(1.0, momentum=0.5), update="fused")
+    optimizer.build([variable])
+    for _ in range(3 if ps.rank() == 1 else 1):
+        optimizer.apply([keras.ops.ones(2)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        optimizer.synchronize_state()
+        optimizer.synchronize_state()
+        optimizer.synchronize_parameters()
+    said = [str(warning.message) for warning in caught if "synchronize_parameters" in str(warning.message)]
+    return keras.ops.convert_to_numpy(variable).tolist(), said
+
+
+def test_parameters_after_the_state_have_every_gradient():
+    needs("keras", "torch")
+    env = {"KERAS_BACKEND": "torch", "PSRING_SYNC": "async"}
+    assert run(state_before_parameters, mode="ps", env=env, timeout=200) == [([-6.125] * 2, [])] * 2
+
+
 def loaded_on_rank_0():
     """Weights and the optimizer's step after two epochs that only rank 0 continues."""
     import keras

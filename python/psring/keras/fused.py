@@ -102,6 +102,7 @@ class Fused:
         self._arrays: Optional[FusedArrays] = None
         self._closed = False
         self._unfetched = False  # steps were made since synchronize_state()
+        self._given: Optional[List[np.ndarray]] = None  # to the variables by the last step, where the library has others now
         self._steps = 0  # since self._arrays were opened
         self._names: List[str] = []  # of the variables
         # Whether the rate follows from the step's number alone.
@@ -157,7 +158,7 @@ class Fused:
             if self._arrays is not None:
                 self._alive().close()
                 self._arrays, self.name = None, _models.next_name()
-                self._steps, self._unfetched = 0, False
+                self._steps, self._unfetched, self._given = 0, False, None
         self.take_state(optimizer)
 
     def warn_of_save(self) -> None:
@@ -175,7 +176,11 @@ class Fused:
         with self._lock:
             if self._arrays is None and not self._closed:
                 return  # no step has been made
-            slots = self._alive().fetch_slots()
+            arrays = self._alive()
+            if self._given is None and not self._together:
+                # The parameters of now come with the state, but not to the variables.
+                self._given = [np.array(parameter) for parameter in arrays.parameters]
+            slots = arrays.fetch_slots()
             self._unfetched = False
         for name, variables in _slots_of(optimizer).items():
             for variable, array in zip(variables, slots[name]):
@@ -285,6 +290,7 @@ class Fused:
             if self._together and self._steps > 0 and _models.is_sampled(self._steps):
                 self._warn_of_writes(values, arrays)
             self._steps += 1
+            self._given = None
             if self._together and not self._scheduled and lr != self._agreed_rate:
                 self._agree_on(lr)
             _metrics.count_step()
@@ -359,13 +365,14 @@ class Fused:
                 return
             model = self._alive().model
             assert model is not None
-            values = [np.array(parameter) for parameter in self._alive().parameters]
+            given = self._given or [np.array(parameter) for parameter in self._alive().parameters]
             written = [
                 getattr(variable, "path", variable.name)
-                for variable, value in zip(optimizer._trainable_variables, values)
+                for variable, value in zip(optimizer._trainable_variables, given)
                 if not np.array_equal(keras.ops.convert_to_numpy(variable), value, equal_nan=True)
             ]
             model.synchronise()
+            self._given = None
             if memory.sum(len(written)) > 0:
                 if written:
                     warnings.warn(
