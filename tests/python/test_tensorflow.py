@@ -311,6 +311,30 @@ def test_a_loop_of_horovods_trains_alike_on_all_ranks():
         assert alike and losses[-1] < 0.5 * losses[0], losses
 
 
+def tape_in_async():
+    """What two steps of a loop with a tape warn of."""
+    import warnings
+
+    import tensorflow as tf
+
+    import psring.tensorflow as ps
+
+    ps.init()
+    variable = tf.Variable(1.0)
+    with warnings.catch_warnings(record=True) as caught:
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                value = variable * variable
+            ps.DistributedGradientTape(tape).gradient(value, variable)
+    return [(os.path.basename(warning.filename), str(warning.message)) for warning in caught if "sync=" in str(warning.message)]
+
+
+def test_a_tape_says_that_it_waits_for_all_ranks_also_in_async():
+    needs("tensorflow")
+    [[(file, said)]] = run(tape_in_async, size=1, mode="ps", env={"PSRING_SYNC": "async"}, timeout=200)
+    assert file == os.path.basename(__file__) and 'sync="async" does not apply' in said and "psring.keras" in said
+
+
 def refused():
     import tensorflow as tf
 

@@ -1,11 +1,12 @@
 """DistributedGradientTape: a tape whose gradients are everybody's."""
 
 import functools
+import warnings
 from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import tensorflow as tf
 
-from .. import _job, _metrics
+from .. import _job, _metrics, _settings
 from .._host_arrays import Scales, crc32
 from .._names import name_among
 from ..collectives import Average, ReduceOp, Sum, op_code
@@ -108,7 +109,13 @@ def DistributedGradientTape(
         scale_local_gradients: gradients of what register_local_source() of the tape names are divided by the number of
             ranks, as the loss is a mean over all of them.
     """
-    _job.current()
+    sync = _job.current().defaults["sync"]
+    if not _settings.takes_steps_together(sync):
+        warnings.warn(
+            f'sync="{sync}" does not apply to a DistributedGradientTape, which waits for all ranks in each step, as with "bsp": '
+            "for servers that apply the gradients, use a psring.keras.DistributedOptimizer in place of the tape",
+            stacklevel=3,
+        )
     if isinstance(gradtape, _Distributed):
         raise ValueError("this tape is a DistributedGradientTape already")
     if not isinstance(gradtape, tf.GradientTape):
