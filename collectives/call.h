@@ -47,6 +47,8 @@ struct Call {
   // What this rank brings, in bytes: ALLGATHER, one number; ALLTOALL, one for
   // each rank of the set.
   std::vector<int64_t> bytes;
+  // ALLGATHER, ALLTOALL: of `out`, which takes what comes if it is as much.
+  int64_t out_bytes = 0;
 
   int size() const { return static_cast<int>(set.size()); }
   Arithmetic arithmetic() const;

@@ -151,7 +151,7 @@ absl::StatusOr<int64_t> Collectives::AllReduce(absl::string_view name,
 absl::StatusOr<int64_t> Collectives::AllGather(absl::string_view name,
                                                const void* in, int64_t bytes,
                                                absl::string_view tag,
-                                               RankSet set) {
+                                               RankSet set, ResultPlace place) {
   CollectiveCall what = What(CollectiveCall::ALLGATHER);
   what.set_tag(std::string(tag));
   auto call = MakeCall(name, set, std::move(what));
@@ -159,6 +159,8 @@ absl::StatusOr<int64_t> Collectives::AllGather(absl::string_view name,
   if (absl::Status s = CheckBytes({bytes}, 1); !s.ok()) return s;
   call->in = static_cast<const char*>(in);
   call->bytes = {bytes};
+  call->out = static_cast<char*>(place.out);
+  call->out_bytes = place.bytes;
   return Post(std::move(call));
 }
 
@@ -185,7 +187,7 @@ absl::StatusOr<int64_t> Collectives::AllToAll(absl::string_view name,
                                               const void* in,
                                               absl::Span<const int64_t> bytes,
                                               absl::string_view tag,
-                                              RankSet set) {
+                                              RankSet set, ResultPlace place) {
   CollectiveCall what = What(CollectiveCall::ALLTOALL);
   what.set_tag(std::string(tag));
   auto call = MakeCall(name, set, std::move(what));
@@ -193,6 +195,8 @@ absl::StatusOr<int64_t> Collectives::AllToAll(absl::string_view name,
   if (absl::Status s = CheckBytes(bytes, call->size()); !s.ok()) return s;
   call->in = static_cast<const char*>(in);
   call->bytes.assign(bytes.begin(), bytes.end());
+  call->out = static_cast<char*>(place.out);
+  call->out_bytes = place.bytes;
   return Post(std::move(call));
 }
 

@@ -37,6 +37,14 @@
 
 namespace psring {
 
+// Where an operation puts what it brings, in place of memory of its own, if
+// Sizes add up to `bytes`: then it has no Result. It overlaps nothing of `in`
+// but what this rank brings for itself, where that comes.
+struct ResultPlace {
+  void* out = nullptr;
+  int64_t bytes = 0;
+};
+
 class Collectives {
  public:
   // Ranks of the job, sorted, this one among them; none: all ranks.
@@ -77,7 +85,7 @@ class Collectives {
   // Everybody's bytes, whatever their sizes: Sizes and Result.
   absl::StatusOr<int64_t> AllGather(absl::string_view name, const void* in,
                                     int64_t bytes, absl::string_view tag = "",
-                                    RankSet set = {});
+                                    RankSet set = {}, ResultPlace place = {});
 
   // data becomes that of `root`, a rank of the job.
   absl::StatusOr<int64_t> Broadcast(absl::string_view name, void* data,
@@ -89,8 +97,8 @@ class Collectives {
   // comes: Sizes and Result.
   absl::StatusOr<int64_t> AllToAll(absl::string_view name, const void* in,
                                    absl::Span<const int64_t> bytes,
-                                   absl::string_view tag = "",
-                                   RankSet set = {});
+                                   absl::string_view tag = "", RankSet set = {},
+                                   ResultPlace place = {});
 
   // Of the reduction of `in`, the elements from the sum of the counts before
   // this rank's on: counts[i] for the i-th rank of the set. Their order: the

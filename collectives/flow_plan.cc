@@ -97,6 +97,7 @@ absl::Status MakeRoom(const Call& call, absl::Span<const int64_t> bytes,
   gathered.sizes.assign(bytes.begin(), bytes.end());
   int64_t total = 0;
   for (const int64_t size : bytes) total += size;
+  if (call.out != nullptr && call.out_bytes == total) return absl::OkStatus();
   gathered.bytes.reset(new (std::nothrow) char[static_cast<size_t>(total)]);
   if (gathered.bytes != nullptr) return absl::OkStatus();
   const auto most = std::max_element(bytes.begin(), bytes.end());
@@ -111,13 +112,13 @@ absl::StatusOr<std::vector<Inflow>> PlanGathered(
     const Call& call, absl::Span<const int64_t> bytes, Gathered& gathered) {
   if (absl::Status s = MakeRoom(call, bytes, gathered); !s.ok()) return s;
   std::vector<Inflow> flows;
-  char* place = gathered.bytes.get();
+  char* place = gathered.bytes == nullptr ? call.out : gathered.bytes.get();
   for (int i = 0; i < call.size(); ++i) {
     if (i != call.index) {
       flows.push_back({i, 0, bytes[i], place});
     } else if (bytes[i] > 0) {
       const Range own = FirstRound(call, i, {});
-      std::memcpy(place, call.in + own.begin, static_cast<size_t>(bytes[i]));
+      std::memmove(place, call.in + own.begin, static_cast<size_t>(bytes[i]));
     }
     place += bytes[i];
   }

@@ -63,7 +63,7 @@ struct OwnSum {
 // Bytes that an operation brings by itself; by rank of the set.
 struct Gathered {
   std::vector<int64_t> sizes;
-  std::unique_ptr<char[]> bytes;
+  std::unique_ptr<char[]> bytes;  // null: they are in the caller's memory
 };
 
 // One to every other rank in round 0, if only of no bytes; then those of round
@@ -74,8 +74,8 @@ std::vector<Outflow> PlanOutflows(const Call& call);
 int64_t BytesFrom(const Call& call, int from);
 
 // `bytes`: what each rank of the set brings for this one in round 0. Makes room
-// in `gathered`, and copies what this rank brings itself.
-// RESOURCE_EXHAUSTED where there is none.
+// in `gathered`, unless the caller has, and copies what this rank brings
+// itself. RESOURCE_EXHAUSTED where there is none.
 absl::StatusOr<std::vector<Inflow>> PlanInflows(const Call& call,
                                                 absl::Span<const int64_t> bytes,
                                                 Gathered& gathered);

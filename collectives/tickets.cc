@@ -134,6 +134,10 @@ absl::Status Tickets::Copy(int64_t handle, void* out, int64_t bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "room for ", bytes, " bytes, but handle ", handle, " has ", total));
   }
+  if (total > 0 && (*ticket)->gathered.bytes == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "what handle ", handle, " has brought is in the caller's memory"));
+  }
   if (total > 0) {
     std::memcpy(out, (*ticket)->gathered.bytes.get(),
                 static_cast<size_t>(total));

@@ -153,15 +153,20 @@ int64_t psring_allreduce(const char* name, const void* in, void* out,
                          double prescale, double postscale, const int32_t* set,
                          int32_t set_size);
 /* Everybody's bytes, by rank of the set, whatever their sizes; see
- * psring_result. `tag`: a text that must be equal everywhere. */
+ * psring_result. `tag`: a text that must be equal everywhere. `out`: null, or
+ * where all of them go if they are out_bytes, which takes a copy less. It
+ * overlaps nothing of `in` but this rank's own bytes where they go. */
 int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
-                         const char* tag, const int32_t* set, int32_t set_size);
+                         const char* tag, void* out, int64_t out_bytes,
+                         const int32_t* set, int32_t set_size);
 /* data becomes that of the rank `root` (of the job). */
 int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
                          const char* tag, const int32_t* set, int32_t set_size);
-/* bytes[i] of `in`, one after the other, go to the i-th rank of the set. */
+/* bytes[i] of `in`, one after the other, go to the i-th rank of the set. `out`:
+ * as psring_allgather's. */
 int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,
-                        const char* tag, const int32_t* set, int32_t set_size);
+                        const char* tag, void* out, int64_t out_bytes,
+                        const int32_t* set, int32_t set_size);
 /* Of the reduction of `in`, the elements from the sum of counts before this
  * rank on: counts[i] for the i-th rank of the set. out does not overlap in. */
 int64_t psring_reducescatter(const char* name, const void* in, void* out,
@@ -183,7 +188,8 @@ int64_t psring_join_uneven(void);
 int psring_set_order(int64_t handle, const char* order);
 
 /* What allgather and alltoall brought: the bytes of each rank of the set, and
- * all of them copied to `out`. After psring_wait has said OK. */
+ * all of them copied to `out`, unless they went to the call's. After
+ * psring_wait has said OK. */
 int psring_result_sizes(int64_t handle, int64_t* bytes, int32_t set_size);
 int psring_result(int64_t handle, void* out, int64_t bytes);
 

@@ -77,10 +77,10 @@ int64_t psring_allreduce(const char* name, const void* in, void* out,
 }
 
 int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
-                         const char* tag, const int32_t* set,
-                         int32_t set_size) {
+                         const char* tag, void* out, int64_t out_bytes,
+                         const int32_t* set, int32_t set_size) {
   return StartAmong(set, set_size, [&](Collectives& c, RankSet ranks, size_t) {
-    return c.AllGather(name, in, bytes, tag, ranks);
+    return c.AllGather(name, in, bytes, tag, ranks, {out, out_bytes});
   });
 }
 
@@ -93,10 +93,12 @@ int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
 }
 
 int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,
-                        const char* tag, const int32_t* set, int32_t set_size) {
+                        const char* tag, void* out, int64_t out_bytes,
+                        const int32_t* set, int32_t set_size) {
   return StartAmong(set, set_size,
                     [&](Collectives& c, RankSet ranks, size_t size) {
-                      return c.AllToAll(name, in, {bytes, size}, tag, ranks);
+                      return c.AllToAll(name, in, {bytes, size}, tag, ranks,
+                                        {out, out_bytes});
                     });
 }
 

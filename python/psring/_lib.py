@@ -68,9 +68,9 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         c_int64,
         [c_char_p, c_void_p, c_void_p, c_int64, c_int, c_int, c_double, c_double] + _SET,
     ),
-    "psring_allgather": (c_int64, [c_char_p, c_void_p, c_int64, c_char_p] + _SET),
+    "psring_allgather": (c_int64, [c_char_p, c_void_p, c_int64, c_char_p, c_void_p, c_int64] + _SET),
     "psring_broadcast": (c_int64, [c_char_p, c_void_p, c_int64, c_int, c_char_p] + _SET),
-    "psring_alltoall": (c_int64, [c_char_p, c_void_p, POINTER(c_int64), c_char_p] + _SET),
+    "psring_alltoall": (c_int64, [c_char_p, c_void_p, POINTER(c_int64), c_char_p, c_void_p, c_int64] + _SET),
     "psring_reducescatter": (
         c_int64,
         [c_char_p, c_void_p, c_void_p, POINTER(c_int64), c_int, c_int, c_double, c_double] + _SET,

@@ -94,14 +94,18 @@ def start_allreduce(
     return _lib.Operation(number, (keep, ranks))
 
 
+# Where what comes is put, if it has that size: see psring_allgather.
+Place = Tuple[Optional[int], int]
+
+
 def start_allgather(
     name: str, source: int, size: int, tag: str,
-    process_set: ProcessSet = global_process_set, keep: Any = None,
+    process_set: ProcessSet = global_process_set, keep: Any = None, place: Place = (None, 0),
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(size)
     _check_memory(name, source, size)
     ranks = ranks_of(process_set)
-    number = _lib.library().psring_allgather(_lib.encoded(name), source, size, tag.encode(), *ranks)
+    number = _lib.library().psring_allgather(_lib.encoded(name), source, size, tag.encode(), *place, *ranks)
     return _lib.Operation(number, (keep, ranks))
 
 
@@ -119,13 +123,13 @@ def start_broadcast(
 
 def start_alltoall(
     name: str, source: int, sizes: Sequence[int], tag: str,
-    process_set: ProcessSet = global_process_set, keep: Any = None,
+    process_set: ProcessSet = global_process_set, keep: Any = None, place: Place = (None, 0),
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(max(sizes, default=0))
     _check_memory(name, source, max(sizes, default=0))
     ranks = ranks_of(process_set)
     array = (ctypes.c_int64 * len(sizes))(*sizes)
-    number = _lib.library().psring_alltoall(_lib.encoded(name), source, array, tag.encode(), *ranks)
+    number = _lib.library().psring_alltoall(_lib.encoded(name), source, array, tag.encode(), *place, *ranks)
     return _lib.Operation(number, (keep, ranks, array))
 
 

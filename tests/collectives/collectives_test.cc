@@ -238,6 +238,55 @@ TEST_P(CollectivesTest, SendsEachRankItsPart) {
   }
 }
 
+// Each rank's `size` bytes; the own ones are there already.
+TEST_P(CollectivesTest, GathersIntoTheCallersMemory) {
+  TestMesh& mesh = mesh_;
+  const int n = mesh.size();
+  for (const int64_t size : {0, 1, 4096, 3'000'000}) {
+    std::string expected;
+    for (int r = 0; r < n; ++r) expected += std::string(size, 'a' + r);
+    mesh.Run([&](int rank, Collectives& collectives) {
+      std::string out(n * size, 'x');
+      char* const mine = out.data() + rank * size;
+      std::fill_n(mine, size, 'a' + rank);
+      const auto all = collectives.AllGather("x", mine, size, "", {},
+                                             {out.data(), n * size});
+      EXPECT_EQ(Await(collectives, all), absl::OkStatus());
+      EXPECT_EQ(*collectives.Sizes(*all), std::vector<int64_t>(n, size));
+      EXPECT_TRUE(out == expected) << size;
+      std::string copy(n * size, 'x');
+      EXPECT_EQ(collectives.Result(*all, copy.data(), n * size).ok(),
+                size == 0);
+
+      // As what comes is not so much.
+      const auto apart = AwaitBytes(
+          collectives, collectives.AllGather("y", out.data(), size, "", {},
+                                             {copy.data(), n * size + 1}));
+      ASSERT_TRUE(apart.ok()) << apart.status();
+      EXPECT_TRUE((*apart)[n - 1] == std::string(size, 'a'));
+    });
+  }
+}
+
+TEST_P(CollectivesTest, ExchangesIntoTheCallersMemory) {
+  TestMesh& mesh = mesh_;
+  const int n = mesh.size();
+  constexpr int64_t kSize = 400'000;
+  mesh.Run([&](int rank, Collectives& collectives) {
+    std::string in, expected, out(n * kSize, 'x');
+    for (int r = 0; r < n; ++r) {
+      in += std::string(kSize, 'a' + rank * n + r);
+      expected += std::string(kSize, 'a' + r * n + rank);
+    }
+    const std::vector<int64_t> bytes(n, kSize);
+    EXPECT_EQ(
+        Await(collectives, collectives.AllToAll("x", in.data(), bytes, "", {},
+                                                {out.data(), n * kSize})),
+        absl::OkStatus());
+    EXPECT_TRUE(out == expected);
+  });
+}
+
 TEST_P(CollectivesTest, BroadcastsFromAnyRoot) {
   TestMesh& mesh = mesh_;
   for (const int64_t size : {0, 1, 8192, 65'537, 5'000'000}) {

@@ -130,14 +130,16 @@ class Program {
                                         a.small, a.other, a.scale, a.scale,
                                         a.set(), a.set_size));
       case 1:
-        return Started(psring_allgather(a.name, in_, a.Elements(1), a.name,
-                                        a.set(), a.set_size));
+        return Started(psring_allgather(
+            a.name, in_, a.Elements(1), a.name, out_,
+            Arguments::Within(a.small, kBytes), a.set(), a.set_size));
       case 2:
         return Started(psring_broadcast(a.name, in_, a.Elements(1), a.small,
                                         a.name, a.set(), a.set_size));
       case 3:
-        return Started(
-            psring_alltoall(a.name, in_, a.sizes, a.name, a.set(), a.set_size));
+        return Started(psring_alltoall(a.name, in_, a.sizes, a.name, out_,
+                                       Arguments::Within(a.small, kBytes),
+                                       a.set(), a.set_size));
       case 4:
         return Started(psring_reducescatter(a.name, in_, out_, a.sizes, a.small,
                                             a.other, a.scale, a.scale, a.set(),

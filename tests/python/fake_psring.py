@@ -374,8 +374,14 @@ class FakeLibrary:
 
         return self.gather("allreduce", name, meta, self.read(source, count * width), ranks, size, collect)
 
-    def psring_allgather(self, name, source, length, tag, ranks, size):
-        return self.gather("allgather", name, tag, self.read(source, length), ranks, size, lambda parts: parts)
+    def put(self, parts, out, out_bytes):
+        if out and sum(map(len, parts)) == out_bytes:
+            self.write(out, b"".join(parts))
+        return parts
+
+    def psring_allgather(self, name, source, length, tag, out, out_bytes, ranks, size):
+        mine = self.read(source, length)
+        return self.gather("allgather", name, tag, mine, ranks, size, lambda parts: self.put(parts, out, out_bytes))
 
     def psring_broadcast(self, name, data, length, root, tag, ranks, size):
         everybody = list(range(self.size)) if ranks is None else list(ranks[:size])
@@ -386,7 +392,7 @@ class FakeLibrary:
 
         return self.gather("broadcast", name, (tag, length, root), mine, ranks, size, collect)
 
-    def psring_alltoall(self, name, source, sizes, tag, ranks, size):
+    def psring_alltoall(self, name, source, sizes, tag, out, out_bytes, ranks, size):
         everybody = list(range(self.size)) if ranks is None else list(ranks[:size])
         cuts = list(sizes[: len(everybody)])
         mine = self.read(source, sum(cuts))
@@ -395,7 +401,11 @@ class FakeLibrary:
         for cut in cuts:
             parts.append(mine[begin : begin + cut])
             begin += cut
-        return self.gather("alltoall", name, tag, parts, ranks, size, lambda all_parts: [p[me] for p in all_parts])
+
+        def collect(all_parts):
+            return self.put([p[me] for p in all_parts], out, out_bytes)
+
+        return self.gather("alltoall", name, tag, parts, ranks, size, collect)
 
     def psring_reducescatter(self, name, source, target, counts, dtype, op, prescale, postscale, ranks, size):
         everybody = list(range(self.size)) if ranks is None else list(ranks[:size])

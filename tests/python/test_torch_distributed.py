@@ -307,7 +307,16 @@ def misfits():
             said.append("")
         except ValueError as error:
             said.append(str(error))
-    # Where the output is a part of the input, or has gaps, or comes in parts of other sizes.
+    # Where the output is a part of the input, or the other way round, or has gaps, or comes in parts of other sizes.
+    v = torch.arange(4.0) + 10 * me
+    dist.all_gather_into_tensor(v, v[2 * me : 2 * me + 2])  # as FSDP does
+    w, u = torch.arange(4.0) + 10 * me, torch.arange(4.0) + 10 * me
+    dist.all_gather_into_tensor(w, w[:2])
+    dist.all_to_all_single(u, u)
+    gaps = zeros(4, 2)[:, 0]
+    dist.all_gather_into_tensor(gaps, torch.ones(2) + me)
+    assert v.tolist() == [0, 1, 12, 13] and w.tolist() == [0, 1, 10, 11] and gaps.tolist() == [1, 1, 2, 2], (v, w, gaps)
+    assert u.tolist() == [2 * me, 2 * me + 1, 2 * me + 10, 2 * me + 11], u
     x, y, z = torch.arange(4.0) + me, zeros(4, 2)[:, 0], zeros(3)
     dist.reduce_scatter_tensor(x[2 * me : 2 * me + 2], x)
     dist.reduce_scatter_tensor(y, torch.arange(8.0))

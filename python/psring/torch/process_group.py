@@ -29,6 +29,7 @@ from .collectives import Handle, _start_allgather, _start_allreduce, _start_broa
 from .exchanges import _start_alltoall
 from .group_arguments import as_real, check, check_came, check_count, check_order, operation_of, row_of, summed
 from .group_rendezvous import step_timeout_s
+from .into_tensor import start_exchange_into, start_gather_into
 from .sparse import start_sparse_allreduce
 from .work import PsringWork, complete_all
 
@@ -200,16 +201,11 @@ class PsringProcessGroup(dist.ProcessGroup):
         check_count("all_gather_into_tensor", "the list of outputs", outputs, len(inputs))
         for output, mine in zip(outputs, inputs):
             check("all_gather_into_tensor", "the output", output, mine.numel() * self.size(), mine.dtype)
-        handles = self._start_gathers(inputs)
-
-        def finish() -> Any:
-            for handle, output, mine in zip(handles, outputs, inputs):
-                gathered, counts = handle.wait()
-                check_came("all_gather_into_tensor", counts, [mine.numel()] * self.size())
-                output.copy_(gathered.view_as(output))
-            return outputs
-
-        return self._work(handles, finish)
+        name = self._next("allgather")
+        handles = [
+            start_gather_into(output, mine, f"{name}.{i}", self._set) for i, (output, mine) in enumerate(zip(outputs, inputs))
+        ]
+        return self._work(handles, lambda: outputs)
 
     def _start_reduce_scatter(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Handle:
         """Its result is `output`, written."""
@@ -281,17 +277,10 @@ class PsringProcessGroup(dist.ProcessGroup):
         check("all_to_all_single", "the output", output, output.numel(), input.dtype)
         length = output.shape[0] if output.dim() else 1
         rows = cuts("all_to_all_single", length, list(output_splits) or None, self.size())
-        handle = _start_alltoall(input, list(input_splits) or None, self._next("alltoall_base"), self._set)
-
-        def finish() -> Any:
-            received, counts = handle.wait()
-            theirs, mine = row_of(input), row_of(output)
-            check_came("all_to_all_single", [n * theirs for n in counts], [n * mine for n in rows])
-            check("all_to_all_single", "the output", output, received.numel(), received.dtype)
-            output.copy_(received.view_as(output))
-            return [output]
-
-        return self._work([handle], finish)
+        theirs = cuts("alltoall", input.shape[0] if input.dim() else 1, list(input_splits) or None, self.size())
+        splits = [n * row_of(input) for n in theirs], [n * row_of(output) for n in rows]
+        handle = start_exchange_into(output, input, *splits, self._next("alltoall_base"), self._set)
+        return self._work([handle], lambda: [output])
 
     # torch 2.13's names of the same.
     all_gather_single = _allgather_base

@@ -1,0 +1,76 @@
+"""Collectives of torch.distributed into one tensor of the caller's, whose size says what is to come."""
+
+from typing import Any, Callable, List, Sequence
+
+import torch
+
+from .. import _lib
+from .. import collectives as memory
+from .._rows import tag
+from ..process_sets import ProcessSet
+from ._tensors import check_movable, num_bytes, on_host
+from .collectives import Handle
+from .group_arguments import check_came
+
+
+def _tag(tensor: torch.Tensor) -> str:
+    return tag(str(tensor.dtype).replace("torch.", ""), [])
+
+
+def _start(
+    what: str, output: torch.Tensor, input: torch.Tensor, own: int, expected: List[int],
+    start: Callable[[torch.Tensor, torch.Tensor], _lib.Operation],
+) -> Handle:  # fmt: skip
+    """`start` is told what to send and where to put what comes, or an empty tensor.
+
+    own: in `output`, the place of what this rank brings for itself, in elements; there `input` may lie.
+    """
+    check_movable(input, what)
+    source = on_host(input)
+    mine = output.data_ptr() + own * output.element_size()
+    apart = source.untyped_storage().data_ptr() != output.untyped_storage().data_ptr()
+    plain = output.device.type == "cpu" and output.is_contiguous() and not output.is_conj() and not output.is_neg()
+    direct = plain and (apart or source.data_ptr() == mine)
+    operation = start(source, output if direct else torch.empty(0, device="cpu"))
+
+    def collect() -> torch.Tensor:
+        sizes = operation.sizes(len(expected))
+        check_came(what, [size // source.element_size() for size in sizes], expected)
+        if not direct:
+            come = torch.empty(output.shape, dtype=output.dtype, device="cpu")
+            operation.result(come.data_ptr(), sum(sizes))
+            with torch.no_grad():
+                output.copy_(come)
+        return output
+
+    return Handle([operation], collect)
+
+
+def start_gather_into(output: torch.Tensor, input: torch.Tensor, name: str, process_set: ProcessSet) -> Handle:
+    """Everybody's `input`, one after the other. The sizes have been compared."""
+
+    def start(source: torch.Tensor, target: torch.Tensor) -> Any:
+        return memory.start_allgather(
+            name, source.data_ptr(), num_bytes(source), _tag(source), process_set, (source, target),
+            (target.data_ptr(), num_bytes(target)),
+        )  # fmt: skip
+
+    own, expected = process_set.rank() * input.numel(), [input.numel()] * process_set.size()
+    return _start("all_gather_into_tensor", output, input, own, expected, start)
+
+
+def start_exchange_into(
+    output: torch.Tensor, input: torch.Tensor, sent: Sequence[int], expected: List[int], name: str, process_set: ProcessSet
+) -> Handle:
+    """sent, expected: elements for and from each rank of the set; the sums have been compared with the tensors."""
+
+    def start(source: torch.Tensor, target: torch.Tensor) -> Any:
+        return memory.start_alltoall(
+            name, source.data_ptr(), [n * source.element_size() for n in sent], _tag(source), process_set, (source, target),
+            (target.data_ptr(), num_bytes(target)),
+        )  # fmt: skip
+
+    return _start("all_to_all_single", output, input, -1, expected, start)
+
+
+__all__ = ["start_exchange_into", "start_gather_into"]
