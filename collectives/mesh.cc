@@ -167,13 +167,13 @@ void Mesh::Receive(Time now) {
 
 absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
   const Header& header = message.header;
+  if (header.slot_number() > 0) {
+    if (absl::Status s = links_->TakeShared(message); !s.ok()) return s;
+  }
   switch (header.kind()) {
     case Header::CALL:
       return OnCall(std::move(message), now);
     case Header::CHUNK:
-      if (header.slot_number() > 0) {
-        if (absl::Status s = links_->TakeShared(message); !s.ok()) return s;
-      }
       return OnChunk(std::move(message));
     case Header::ACK: {
       Operation* const operation = Find(KeyOf(header.key()));

@@ -56,9 +56,11 @@ absl::Status CheckCallMessage(const CollectiveHeader& header,
     return absl::InvalidArgumentError(
         absl::StrCat("a call with ", header.bytes(), " bytes"));
   }
+  const bool shared = header.slot_number() > 0;
   const bool eager = payload_bytes > 0;
-  if (eager &&
-      (payload_bytes != header.bytes() || payload_bytes > kEagerBytes)) {
+  if ((eager &&
+       (payload_bytes != header.bytes() || payload_bytes > kEagerBytes)) ||
+      (shared && (eager || header.bytes() > kSharedChunkBytes))) {
     return absl::InvalidArgumentError(absl::StrCat(
         payload_bytes, " bytes come with a call of ", header.bytes()));
   }

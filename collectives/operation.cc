@@ -45,13 +45,20 @@ void Operation::Start(Outbox& outbox, uint64_t join_round) {
       header.set_bytes(sending.flow.size);
       header.set_join_round(join_round);
       Frame payload;
-      const int64_t size = sending.flow.size;
-      if (size <= kEagerBytes && outbox.HasRoomForEager(rank, size)) {
-        sending.eager = true;
-        sending.sent = sending.acked = size;
-        outbox.AddEager(rank, size);
-        payload = Frame::Copy(
-            {sending.flow.data, static_cast<size_t>(sending.flow.size)});
+      const absl::string_view bytes(sending.flow.data,
+                                    static_cast<size_t>(sending.flow.size));
+      if (outbox.HasRoomForEager(rank, sending.flow.size)) {
+        if (sending.flow.size <= kEagerBytes) {
+          payload = Frame::Copy(bytes);
+          sending.eager = true;
+        } else if (sending.flow.size <= kSharedChunkBytes) {
+          header.set_slot_number(outbox.ShareWithCall(rank, bytes));
+          sending.eager = header.slot_number() > 0;
+        }
+      }
+      if (sending.eager) {
+        sending.sent = sending.acked = sending.flow.size;
+        outbox.AddEager(rank, sending.flow.size);
       }
       outbox.Send(rank, std::move(header), std::move(payload));
     }

@@ -31,6 +31,11 @@ class Outbox {
   // Never blocks.
   virtual void Send(int rank, proto::CollectiveHeader header,
                     Frame payload = {}) = 0;
+  // Puts what goes along with a CALL into memory that `rank` reads; the slot's
+  // number in the CALL, 0: there is none.
+  virtual uint32_t ShareWithCall(int /*rank*/, absl::string_view /*bytes*/) {
+    return 0;
+  }
   // A CHUNK of the first of `bytes`, which are copied; how many.
   virtual int64_t SendChunk(int rank, proto::CollectiveHeader header,
                             absl::string_view bytes) {

@@ -28,14 +28,19 @@ void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
 
 int64_t PeerLinks::SendChunk(int rank, proto::CollectiveHeader header,
                              absl::string_view bytes) {
-  if (shares_memory_ && !by_rank_[rank].offered) Offer(rank);
   const absl::string_view chunk = bytes.substr(0, kSharedChunkBytes);
-  const int slot = by_rank_[rank].reads_memory ? own_->Put(chunk) : -1;
-  if (slot < 0) return Outbox::SendChunk(rank, std::move(header), bytes);
-  header.set_slot_number(static_cast<uint32_t>(slot) + 1);
+  const uint32_t number = Share(rank, chunk, kNumChunkSlots);
+  if (number == 0) return Outbox::SendChunk(rank, std::move(header), bytes);
+  header.set_slot_number(number);
   header.set_bytes(static_cast<int64_t>(chunk.size()));
   Send(rank, std::move(header));
   return static_cast<int64_t>(chunk.size());
+}
+
+uint32_t PeerLinks::Share(int rank, absl::string_view bytes, int num_slots) {
+  if (shares_memory_ && !by_rank_[rank].offered) Offer(rank);
+  if (!by_rank_[rank].reads_memory) return 0;
+  return static_cast<uint32_t>(own_->Put(bytes, num_slots) + 1);
 }
 
 void PeerLinks::Offer(int rank) {
@@ -75,17 +80,18 @@ void PeerLinks::OnOffer(const proto::CollectiveHeader& offer) {
   Send(rank, std::move(accept));
 }
 
-absl::Status PeerLinks::TakeShared(CollectiveMessage& chunk) {
-  const uint32_t rank = chunk.header.sender();
+absl::Status PeerLinks::TakeShared(CollectiveMessage& message) {
+  const uint32_t rank = message.header.sender();
   PeerChunks* const chunks = by_rank_[rank].chunks.get();
   if (chunks == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a chunk in memory that rank ", rank, " does not share with this one"));
   }
-  auto payload = chunks->Take(static_cast<int>(chunk.header.slot_number()) - 1,
-                              chunk.header.bytes());
+  auto payload =
+      chunks->Take(static_cast<int>(message.header.slot_number()) - 1,
+                   message.header.bytes());
   if (!payload.ok()) return payload.status();
-  chunk.payload = *std::move(payload);
+  message.payload = *std::move(payload);
   return absl::OkStatus();
 }
 

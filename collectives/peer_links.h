@@ -35,6 +35,9 @@ class PeerLinks : public Outbox {
   // Connects at the first message.
   void Send(int rank, proto::CollectiveHeader header,
             Frame payload = {}) override;
+  uint32_t ShareWithCall(int rank, absl::string_view bytes) override {
+    return Share(rank, bytes, kNumCallSlots);
+  }
   int64_t SendChunk(int rank, proto::CollectiveHeader header,
                     absl::string_view bytes) override;
 
@@ -44,9 +47,9 @@ class PeerLinks : public Outbox {
   void OnAccept(int rank) {
     by_rank_[rank].reads_memory = by_rank_[rank].offered;
   }
-  // The payload of a CHUNK. INVALID_ARGUMENT where its sender has no such
-  // memory here.
-  absl::Status TakeShared(CollectiveMessage& chunk);
+  // The payload of a CALL or a CHUNK. INVALID_ARGUMENT where its sender has no
+  // such memory here.
+  absl::Status TakeShared(CollectiveMessage& message);
 
   // The inbox and all sockets so far, to wait on. What comes over the latter is
   // of their links alone (common/net/link.h): Tend takes it.
@@ -58,6 +61,9 @@ class PeerLinks : public Outbox {
   const absl::Status& status() const { return status_; }
 
  private:
+  // Slots for what goes along with CALLs, which others may never take.
+  static constexpr int kNumCallSlots = kNumChunkSlots / 2;
+
   struct Peer {
     std::unique_ptr<Socket> socket;      // null: no message yet
     std::unique_ptr<PeerChunks> chunks;  // null: none that are read here
@@ -68,6 +74,8 @@ class PeerLinks : public Outbox {
   int64_t FlowWindow(int rank) const override {
     return by_rank_[rank].reads_memory ? kSharedFlowWindow : kFlowWindow;
   }
+  // The slot's number of at most `num_slots`; 0: none.
+  uint32_t Share(int rank, absl::string_view bytes, int num_slots);
   void Offer(int rank);
 
   Context& context_;

@@ -34,13 +34,13 @@ absl::StatusOr<std::unique_ptr<SharedChunks>> SharedChunks::Create() {
   return std::unique_ptr<SharedChunks>(new SharedChunks(*std::move(arena)));
 }
 
-int SharedChunks::Put(absl::string_view chunk) {
+int SharedChunks::Put(absl::string_view chunk, int num_slots) {
   int slot = 0;  // the first free one, which a cache may still hold
   while (slot < num_reserved_ &&
          Taken(*arena_, slot).load(std::memory_order_acquire) != 0) {
     ++slot;
   }
-  if (slot == kNumChunkSlots) return -1;
+  if (slot >= num_slots) return -1;
   if (slot == num_reserved_) {
     if (!arena_->Reserve(OffsetOf(slot), kSharedChunkBytes).ok()) return -1;
     ++num_reserved_;

@@ -31,9 +31,9 @@ class SharedChunks {
   // For the receivers.
   const proto::SharedMemory& address() const { return arena_->address(); }
 
-  // Copies `chunk`, of at most kSharedChunkBytes, to a slot; its number. -1:
-  // none is free, or there is no memory for one.
-  int Put(absl::string_view chunk);
+  // Copies `chunk`, of at most kSharedChunkBytes, to one of the first slots;
+  // its number. -1: none of so many is free, or there is no memory for one.
+  int Put(absl::string_view chunk, int num_slots = kNumChunkSlots);
 
  private:
   explicit SharedChunks(std::unique_ptr<ShmArena> arena)

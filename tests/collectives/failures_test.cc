@@ -646,6 +646,11 @@ TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
   add([](auto& h) { h.set_bytes(4); }, "five!");
   add([](auto& h) { h.set_kind(CollectiveHeader::CHUNK); });
   add([](auto& h) { h.set_kind(CollectiveHeader::CHUNK); }, "nobody calls it");
+  add([](auto& h) {
+    h.set_slot_number(1);
+    h.set_bytes(1);
+  });
+  add([](auto& h) { h.set_slot_number(1); }, "and here, too");
   add([](auto& h) {  // in memory that this one does not share
     h.set_kind(CollectiveHeader::CHUNK);
     h.set_slot_number(1);

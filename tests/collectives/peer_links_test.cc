@@ -70,6 +70,7 @@ class PeerLinksTest : public ::testing::Test {
 TEST_F(PeerLinksTest, ChunksGoThroughMemoryOnceTheOtherHasSaidThatItIsThere) {
   Connect(true, true);
   links_[0]->OnAccept(1);  // of nothing
+  EXPECT_EQ(links_[0]->ShareWithCall(1, "bytes"), 0);
   EXPECT_EQ(Send(bytes_), kChunkBytes);
   const CollectiveMessage offer = Receive(1);
   ASSERT_EQ(offer.header.kind(), CollectiveHeader::OFFER);
@@ -86,8 +87,12 @@ TEST_F(PeerLinksTest, ChunksGoThroughMemoryOnceTheOtherHasSaidThatItIsThere) {
   ASSERT_EQ(links_[1]->TakeShared(shared), absl::OkStatus());
   EXPECT_TRUE(shared.payload.view() == bytes_.substr(0, kSharedChunkBytes));
 
-  // Where no slot is free, it is a message again.
-  for (int i = 1; i < kNumChunkSlots; ++i) {
+  // What goes along with calls leaves slots for chunks; where none is free, a
+  // chunk is a message again.
+  int num_calls = 0;
+  while (links_[0]->ShareWithCall(1, "bytes") > 0) ++num_calls;
+  EXPECT_EQ(num_calls, kNumChunkSlots / 2 - 1);
+  for (int i = kNumChunkSlots / 2; i < kNumChunkSlots; ++i) {
     EXPECT_EQ(Send(bytes_), kSharedChunkBytes);
   }
   EXPECT_EQ(Send(bytes_), kChunkBytes);
