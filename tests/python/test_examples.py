@@ -25,6 +25,7 @@ EXAMPLES = os.path.join(ROOT, "examples", "python")
         ("elastic.py", 2, ["--epochs=1"], "epoch 0: loss", {}),
         ("model_parallel_replicas.py", 4, ["--steps=40"], "step 39", {}),
         ("pipeline.py", 4, ["--steps=40"], "step 39", {}),
+        ("collectives.py", 3, ["--rounds=3", "--bytes=4,1M"], "| all_to_all_single | 1,048,576 |", {}),
         ("throughput.py", 2, ["--steps=2", "--warm-up=1", "--batch-size=2"], "ms a step", {}),
         ("resnet_cifar.py", 2, ["--steps=3", "--sync-batch-norm"], "images/s", {"PSRING_METRICS_DIR": "metrics"}),
     ],

@@ -431,7 +431,7 @@ def test_says_what_is_wrong():
         "root_rank=1 is not among the ranks [0]",
         "psring.tensorflow is called within a tf.Graph, which a session",
         "psring.tensorflow has no local_rank_op: local_rank() is",
-        "call them outside of tf.function, or use allreduce()",
+        "call them outside of tf.function and jit, or use allreduce()",
         "barrier() would run when tf.function traces",
         "broadcast_object() would run when tf.function traces",
     ]
