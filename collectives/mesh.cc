@@ -11,6 +11,8 @@ namespace psring {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(250);
+// A sender takes what nobody acknowledges for kUnreachableAfter for lost.
+constexpr absl::Duration kAcknowledgeAfter = absl::Seconds(1);
 // So that calls and chunks get their turn between others' messages.
 constexpr int kMaxMessagesAtOnce = 64;
 
@@ -37,7 +39,7 @@ void Mesh::Run() {
     if (work.stop) break;
     if (links_.has_value() && broken_.ok()) {
       Receive(now);
-      SendChunks();
+      SendChunks(now);
       if (now >= next_tick_) {
         next_tick_ = now + kTick;
         OnTick(now);
@@ -49,6 +51,7 @@ void Mesh::Run() {
   FailAll(absl::CancelledError(
               absl::StrCat("rank ", job_.rank, " has ended its collectives")),
           Tell::kSet);
+  inbox_->Acknowledge();
 }
 
 void Mesh::AwaitWork(Time now) {
@@ -58,8 +61,16 @@ void Mesh::AwaitWork(Time now) {
   const int fds[] = {tickets_.fd(), cancellation_.fd()};
   absl::Span<Socket* const> sockets;
   if (live) sockets = links_->sockets();
-  if (live && idle) inbox_->Acknowledge();
-  const Time until = live && !idle ? next_tick_ : now + absl::Hours(1);
+  if (!idle) last_busy_ = now;
+  // Not after each operation: that would be a message more for each.
+  if (live && idle && unacknowledged_ &&
+      now >= last_busy_ + kAcknowledgeAfter) {
+    inbox_->Acknowledge();
+    unacknowledged_ = false;
+  }
+  Time until = now + absl::Hours(1);
+  if (live && !idle) until = next_tick_;
+  if (live && idle && unacknowledged_) until = last_busy_ + kAcknowledgeAfter;
   const absl::Status waited =
       Wait(sockets, absl::MakeConstSpan(fds, broken_.ok() ? 2 : 1), until);
   if (!waited.ok() && broken_.ok()) FailAll(waited, Tell::kNobody);
@@ -153,6 +164,7 @@ void Mesh::Receive(Time now) {
     auto frames = inbox_->TryReceive();
     if (!frames.ok()) return FailAll(frames.status(), Tell::kNobody);
     if (!frames->has_value()) return;
+    unacknowledged_ = true;
     const std::string peer((**frames)[0].view());
     if (!filter_->Hears(peer)) continue;
     const int rank = ProvenRank(**frames);
@@ -266,7 +278,7 @@ absl::Status Mesh::OnFailure(CollectiveMessage message, Time now) {
   return absl::OkStatus();
 }
 
-void Mesh::SendChunks() {
+void Mesh::SendChunks(Time now) {
   bool any = true;
   for (int turn = 0; any && turn < kMaxMessagesAtOnce; ++turn) {
     any = false;
@@ -274,7 +286,13 @@ void Mesh::SendChunks() {
       any |= operation->SendSome(*links_);
     }
   }
-  std::erase_if(sending_, [](Operation* o) { return o->not_needed(); });
+  for (Operation* const operation :
+       std::vector<Operation*>(sending_.begin(), sending_.end())) {
+    // It may have ended with one before it.
+    if (!sending_.contains(operation) || !operation->not_needed()) continue;
+    sending_.erase(operation);
+    Settle(*operation, now);
+  }
 }
 
 // ---- Ends ----

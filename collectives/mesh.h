@@ -84,7 +84,7 @@ class Mesh {
   std::string WhoIsAwaited(const Operation& operation) const;
   void TellOfLongWait(Operation& operation, Time now);
 
-  void SendChunks();
+  void SendChunks(Time now);
 
   // This rank has no more data, and what it had is summed (mesh_join.cc).
   void MaybeJoin(Time now);
@@ -141,7 +141,9 @@ class Mesh {
   EarlyCalls early_;
   StallCheck stalls_;
   Time next_tick_ = Time::InfinitePast();
-  absl::Status broken_;  // why nothing works any more
+  Time last_busy_ = Time::InfinitePast();
+  bool unacknowledged_ = false;  // something may have come since the last time
+  absl::Status broken_;          // why nothing works any more
 
   std::optional<UnevenJoin> join_;
   int64_t join_handle_ = 0;  // of a caller that has no more data

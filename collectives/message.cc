@@ -149,7 +149,7 @@ absl::Status CheckMessage(const CollectiveHeader& header, int64_t payload_bytes,
     return absl::InvalidArgumentError(absl::StrCat(
         "kind ", header.kind(), " with ", payload_bytes, " bytes of payload"));
   }
-  if (header.kind() < CollectiveHeader::JOINED) {
+  if (header.kind() < CollectiveHeader::JOINED) {  // it is about an operation
     if (absl::Status s = CheckKey(header.key(), here.size); !s.ok()) return s;
   }
   return CheckKind(header, payload_bytes, here.size);

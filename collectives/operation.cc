@@ -279,11 +279,10 @@ int64_t Operation::MaySend(const Outbox& outbox, const Sending& sending) const {
   const int64_t on_the_way = sending.sent - sending.acked;
   int64_t room = outbox.RoomForChunks(call_.set[flow.to], on_the_way);
   if (on_the_way == 0) room = std::max(room, kChunkBytes);
-  const int64_t bytes =
-      std::min({flow.available - sending.sent, room, kSharedChunkBytes});
-  if (bytes <= 0 || sending.sent + bytes == flow.size)
-    return std::max<int64_t>(bytes, 0);
-  return bytes - bytes % kChunkBytes;
+  const int64_t bytes = std::max<int64_t>(
+      0, std::min({flow.available - sending.sent, room, kSharedChunkBytes}));
+  const bool last = sending.sent + bytes == flow.size;
+  return last ? bytes : bytes - bytes % kChunkBytes;
 }
 
 bool Operation::SendSome(Outbox& outbox) {
@@ -301,11 +300,12 @@ bool Operation::SendSome(Outbox& outbox) {
     header.set_offset(sending.sent);
     // A copy: what has been queued cannot be called back when the operation
     // fails, and the caller's memory is gone then.
-    const int64_t size =
+    const Outbox::SentChunk chunk =
         outbox.SendChunk(rank, std::move(header),
                          {flow.data + sending.sent, static_cast<size_t>(most)});
-    outbox.AddChunks(rank, size);
-    sending.sent += size;
+    outbox.AddChunks(rank, chunk.bytes);
+    sending.sent += chunk.bytes;
+    if (!chunk.shared) sending.to_be_acked = sending.sent;
     any = true;
   }
   if (any) SumHeld(outbox);
@@ -341,9 +341,8 @@ bool Operation::complete() const {
                      [](const Receiving& from) {
                        return from.taken == from.flow.size;
                      }) &&
-         std::all_of(sending_.begin(), sending_.end(), [](const Sending& to) {
-           return to.acked == to.flow.size;
-         });
+         std::all_of(sending_.begin(), sending_.end(),
+                     [](const Sending& to) { return to.done(); });
 }
 
 bool Operation::not_needed() const {
@@ -371,7 +370,7 @@ std::vector<int32_t> Operation::Awaited() const {
     if (from.come < from.flow.size) awaited[from.flow.from] = true;
   }
   for (const Sending& to : sending_) {
-    if (agreed_ && to.acked < to.sent) awaited[to.flow.to] = true;
+    if (agreed_ && to.acked < to.sent && !to.done()) awaited[to.flow.to] = true;
   }
   std::vector<int32_t> ranks;
   for (size_t i = 0; i < awaited.size(); ++i) {

@@ -76,7 +76,8 @@ class Operation {
 
   // All ranks call the same.
   bool agreed() const { return agreed_; }
-  // All that was to come has come, and all that was to be sent has arrived.
+  // All that was to come has come, and all that was to be sent has arrived, or
+  // lies where the receiver reads it.
   bool complete() const;
   // Others can complete it without this rank.
   bool not_needed() const;
@@ -97,7 +98,12 @@ class Operation {
     Outflow flow;
     int64_t sent = 0;
     int64_t acked = 0;
-    bool eager = false;  // has gone along with the CALL
+    int64_t to_be_acked = 0;  // before the flow is done: the end of what has
+                              // gone in messages
+    bool eager = false;       // has gone along with the CALL
+
+    // What the receiver reads in this rank's memory stays there without it.
+    bool done() const { return sent == flow.size && acked >= to_be_acked; }
   };
   struct Receiving {
     Inflow flow;

@@ -36,12 +36,16 @@ class Outbox {
   virtual uint32_t ShareWithCall(int /*rank*/, absl::string_view /*bytes*/) {
     return 0;
   }
-  // A CHUNK of the first of `bytes`, which are copied; how many.
-  virtual int64_t SendChunk(int rank, proto::CollectiveHeader header,
-                            absl::string_view bytes) {
+  struct SentChunk {
+    int64_t bytes = 0;
+    bool shared = false;  // in memory that the receiver reads
+  };
+  // A CHUNK of the first of `bytes`, which are copied.
+  virtual SentChunk SendChunk(int rank, proto::CollectiveHeader header,
+                              absl::string_view bytes) {
     const absl::string_view chunk = bytes.substr(0, kChunkBytes);
     Send(rank, std::move(header), Frame::Copy(chunk));
-    return static_cast<int64_t>(chunk.size());
+    return {static_cast<int64_t>(chunk.size()), false};
   }
 
   // Counts bytes that are on their way to `rank`; negative ones have arrived.

@@ -26,15 +26,15 @@ void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
   status_.Update(peer->Send(std::move(frames)));
 }
 
-int64_t PeerLinks::SendChunk(int rank, proto::CollectiveHeader header,
-                             absl::string_view bytes) {
+Outbox::SentChunk PeerLinks::SendChunk(int rank, proto::CollectiveHeader header,
+                                       absl::string_view bytes) {
   const absl::string_view chunk = bytes.substr(0, kSharedChunkBytes);
   const uint32_t number = Share(rank, chunk, kNumChunkSlots);
   if (number == 0) return Outbox::SendChunk(rank, std::move(header), bytes);
   header.set_slot_number(number);
   header.set_bytes(static_cast<int64_t>(chunk.size()));
   Send(rank, std::move(header));
-  return static_cast<int64_t>(chunk.size());
+  return {static_cast<int64_t>(chunk.size()), true};
 }
 
 uint32_t PeerLinks::Share(int rank, absl::string_view bytes, int num_slots) {

@@ -38,8 +38,8 @@ class PeerLinks : public Outbox {
   uint32_t ShareWithCall(int rank, absl::string_view bytes) override {
     return Share(rank, bytes, kNumCallSlots);
   }
-  int64_t SendChunk(int rank, proto::CollectiveHeader header,
-                    absl::string_view bytes) override;
+  SentChunk SendChunk(int rank, proto::CollectiveHeader header,
+                      absl::string_view bytes) override;
 
   // The memory of a rank that may be on this host.
   void OnOffer(const proto::CollectiveHeader& offer);

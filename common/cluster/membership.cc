@@ -26,6 +26,11 @@ constexpr size_t kMostOfNumber = 32;
 // Sooner than kSilentAfter: an engine restarts a lost process within a second.
 constexpr absl::Duration kMissed = absl::Milliseconds(1500);
 
+// Of a process that may have made no step, or count none, as a script may.
+std::string AtStep(int64_t step) {
+  return step > 0 ? absl::StrCat(" at step ", step) : "";
+}
+
 }  // namespace
 
 int Membership::Promised(proto::Role role) const {
@@ -272,10 +277,10 @@ std::vector<Membership::Outgoing> Membership::OnLeave(
   }
   if (!error.empty()) {
     const std::string when = state_ == State::kForming
-                                 ? "before the job was complete"
-                                 : absl::StrCat("at step ", member.step);
+                                 ? " before the job was complete"
+                                 : AtStep(member.step);
     return End(
-        absl::AbortedError(absl::StrCat(who, " failed ", when, ": ", error)));
+        absl::AbortedError(absl::StrCat(who, " failed", when, ": ", error)));
   }
   if (state_ == State::kForming || member.process.role() == proto::PS) {
     return End(absl::AbortedError(
@@ -307,7 +312,7 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
     const absl::Duration silent = now - member.last_heard;
     if (member.left || silent <= options_.heartbeat_timeout) continue;
     return End(absl::UnavailableError(
-        absl::StrCat("lost ", Named(member), " at step ", member.step,
+        absl::StrCat("lost ", Named(member), AtStep(member.step),
                      ": last heard from ", DescribeSeconds(silent), " ago",
                      ExplainSilence(members_, member, now))));
   }
@@ -353,7 +358,7 @@ std::vector<Membership::Outgoing> Membership::OnCoordinatorGone(
     if (!member.process.hosts_coordinator()) continue;
     return End(absl::AbortedError(absl::StrCat(
         Describe(member.process), ", which hosts the coordinator, has ended",
-        " at step ", member.step)));
+        AtStep(member.step))));
   }
   return End(absl::AbortedError("the coordinator's process has ended"));
 }

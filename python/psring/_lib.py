@@ -214,6 +214,14 @@ _REMEDIES = {
 }
 
 
+# Of a group of torch.distributed: torch/process_group.py.
+_OF_GROUP = re.compile(r"'group\d+\.")
+_GROUP_REMEDY = (
+    "If it has fewer batches, give each rank as many, or wrap the loop in DistributedDataParallel's `with model.join():`; if it "
+    "takes longer, give init_process_group() a longer timeout"
+)
+
+
 # Of sum() and mean() of numbers: collectives.py.
 _OTHER_NUMBERS = re.compile(r"'number\W[^']*': rank \d+ brings 1 (int64|float64), ")
 _NUMBERS_REMEDY = "A sum() of whole numbers is one of int64, and others are of float64: pass floats on all ranks, and call the same of sum() and mean()"
@@ -234,8 +242,10 @@ def _with_remedy(error: str) -> str:
         remedy = _NUMBERS_REMEDY
     elif _OTHER_CALL.search(error):
         remedy = _CALLS_REMEDY
+    elif _LATE.search(error):
+        remedy = _GROUP_REMEDY if _OF_GROUP.search(error) else _REMEDY
     else:
-        remedy = _REMEDY if _LATE.search(error) else ""
+        remedy = ""
     return f"{error}. {remedy}" if remedy and remedy not in error else error
 
 

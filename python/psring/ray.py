@@ -188,7 +188,7 @@ class RayExecutor:
 
     def _run(self, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> List[Any]:
         if not self._workers:
-            raise RuntimeError("RayExecutor: call start() first")
+            raise RuntimeError("RayExecutor: call start() first, and again after a run that has failed")
         self._runs += 1
         calls = [
             worker.run.remote(fn, args, kwargs, rank, self._nodes, self._variables, self._board,

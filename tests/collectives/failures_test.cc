@@ -907,6 +907,31 @@ TEST(CollectiveIntruderTest, IsDroppedForMoreChunksThanAWindowHas) {
   }
 }
 
+// Else its sender would take this rank for lost at some time.
+TEST(CollectiveIdleTest, AcknowledgesWhatHasCome) {
+  TestMesh mesh(3);
+  mesh.Run([](int, Collectives& c) {
+    EXPECT_EQ(Await(c, c.Barrier("before")), absl::OkStatus());
+  });
+  Context context;
+  const auto peer = Socket::Connect(context, mesh.at(0).endpoint(),
+                                    CollectiveSocketOptions());
+  ASSERT_TRUE(peer.ok()) << peer.status();
+  Frames call;
+  call.push_back(
+      Frame::Copy(OfBarrier(CollectiveHeader::CALL, 1, 0).SerializeAsString()));
+  call.emplace_back();
+  ASSERT_EQ((*peer)->Send(std::move(call)), absl::OkStatus());
+  const Time deadline = Soon();
+  while (!(*peer)->delivered() && Now() < deadline) {
+    ASSERT_EQ(
+        Wait({peer->get()}, std::vector<int>{}, Now() + absl::Milliseconds(10)),
+        absl::OkStatus());
+    ASSERT_EQ((*peer)->TryReceive().status(), absl::OkStatus());
+  }
+  EXPECT_TRUE((*peer)->delivered());
+}
+
 // A rank that has done its part: what needs it fails soon, and says so; what
 // the others do among themselves goes on.
 TEST(CollectiveLeaverTest, WhatNeedsARankThatHasLeftFailsSoon) {

@@ -29,8 +29,18 @@ class Mail : public Outbox {
   void Send(int, CollectiveHeader header, Frame) override {
     sent.push_back(std::move(header));
   }
+  SentChunk SendChunk(int rank, CollectiveHeader header,
+                      absl::string_view bytes) override {
+    if (!shares) return Outbox::SendChunk(rank, std::move(header), bytes);
+    sent.push_back(std::move(header));
+    return {static_cast<int64_t>(bytes.size()), true};
+  }
+  int64_t FlowWindow(int) const override {
+    return shares ? kSharedFlowWindow : kFlowWindow;
+  }
 
   std::vector<CollectiveHeader> sent;
+  bool shares = false;
 };
 
 // A broadcast by rank 0 of three windows.
@@ -111,6 +121,25 @@ TEST_F(OperationTest, KeepsAWindowOnItsWay) {
     EXPECT_EQ(mail_.bytes_on_their_way(), std::min(kFlowWindow, kBytes - at));
   }
   EXPECT_TRUE(operation_->complete());
+}
+
+// What has gone in a message before is.
+TEST_F(OperationTest, AwaitsNoAcknowledgementOfWhatIsReadInItsMemory) {
+  for (const bool message_first : {false, true}) {
+    mail_.shares = !message_first;
+    Start(0);
+    HearCall();
+    EXPECT_TRUE(operation_->SendSome(mail_));
+    mail_.shares = true;
+    SendAll();
+    EXPECT_TRUE(operation_->not_needed());
+    EXPECT_EQ(operation_->complete(), !message_first);
+    EXPECT_EQ(operation_->Awaited(), message_first ? Ranks{1} : Ranks{});
+    if (message_first) HearAck(kChunkBytes);
+    EXPECT_TRUE(operation_->complete());
+    operation_->Abandon(mail_);
+    EXPECT_EQ(mail_.bytes_on_their_way(), 0);
+  }
 }
 
 TEST_F(OperationTest, SendsOneChunkWhereOthersFillThePeersWindow) {

@@ -57,7 +57,7 @@ class PeerLinksTest : public ::testing::Test {
     chunk.set_kind(CollectiveHeader::CHUNK);
     chunk.mutable_key()->set_name("x");
     chunk.mutable_key()->set_set_size(2);
-    return links_[0]->SendChunk(1, std::move(chunk), bytes);
+    return links_[0]->SendChunk(1, std::move(chunk), bytes).bytes;
   }
 
   Context context_;

@@ -64,7 +64,7 @@ TEST_P(Shutdown, OfOneWorkerByCtrlCIsToldToAllOthers) {
               HasSubstr("interrupted by Interrupt (signal 2)"));
   job.ExpectOthersFail("worker 1",
                        {absl::StrCat("worker 1 (host ", HostName(), ", pid ",
-                                     worker.pid(), ") failed at step "),
+                                     worker.pid(), ") failed"),
                         ": interrupted by Interrupt (signal 2)"});
   ExpectNothingLeft(job.pids(), job.port(), arenas);
 }

@@ -274,7 +274,7 @@ TEST(Membership, TellsWhatPeopleCanRead) {
   ControlMessage leave;
   leave.mutable_leave()->set_error("\x1b[2J" + std::string(1 << 20, 'x'));
   const std::string error = EndOf(m.OnMessage(kStart, "a", leave));
-  EXPECT_THAT(error, HasSubstr("failed at step 0: \\x1b[2Jxxx"));
+  EXPECT_THAT(error, HasSubstr("failed: \\x1b[2Jxxx"));
   EXPECT_LT(error.size(), 70000u);
 }
 
@@ -529,7 +529,7 @@ TEST(Membership, AProcessThatGivesUpWhileTheJobFormsIsNamedByTheRankItWants) {
   Tick(silent, kStart, kStart + kHeartbeatTimeout);
   EXPECT_THAT(
       EndOf(silent.OnTick(kStart + kHeartbeatTimeout + absl::Seconds(1))),
-      HasSubstr("lost worker 1 (host hostA, pid 4711) at step 0"));
+      HasSubstr("lost worker 1 (host hostA, pid 4711): last heard"));
 }
 
 TEST(Membership, ASilentProcessIsLostAfterTheHeartbeatTimeout) {
@@ -547,8 +547,7 @@ TEST(Membership, AFailedProcessEndsTheJobForAll) {
   Membership m = Running();
   const auto out = m.OnMessage(kStart, "a", LeaveOf("disk full"));
   EXPECT_EQ(out.size(), 3u);
-  EXPECT_EQ(EndOf(out),
-            "worker 0 (host hostA, pid 4711) failed at step 0: disk full");
+  EXPECT_EQ(EndOf(out), "worker 0 (host hostA, pid 4711) failed: disk full");
   // Only the first failure is told.
   EXPECT_TRUE(m.OnMessage(kStart, "b", LeaveOf("aborted")).empty());
 }
