@@ -210,25 +210,41 @@ def _rows(tensor: torch.Tensor, what: str) -> Tuple[torch.Tensor, int, str]:
     return source, row, tag(str(source.dtype).replace("torch.", ""), source.shape)
 
 
-def _received(operation: _lib.Operation, like: torch.Tensor, row: int, ranks: int) -> Tuple[torch.Tensor, List[int]]:
+def _room(source: torch.Tensor, rows: int) -> torch.Tensor:
+    """For what comes, if all ranks bring as much, as most do. Where there is no memory for that, less may come."""
+    try:
+        return _rows_like(source, rows)
+    except RuntimeError:
+        return _rows_like(source, 0)
+
+
+def _rows_like(source: torch.Tensor, rows: int) -> torch.Tensor:
+    return torch.empty((rows, *source.shape[1:]), dtype=source.dtype, device="cpu")
+
+
+def _received(operation: _lib.Operation, room: torch.Tensor, row: int, ranks: int) -> Tuple[torch.Tensor, List[int]]:
     sizes = operation.sizes(ranks)
     for rank, size in enumerate(sizes):
         if size % row:
             raise _lib.PsringError(f"rank {rank} of the set sent {size} bytes, no whole number of rows of {row} bytes")
     rows = [size // row for size in sizes]
-    out = torch.empty((sum(rows), *like.shape[1:]), dtype=like.dtype, device="cpu")
+    if sum(sizes) == num_bytes(room):
+        return room, rows
+    out = _rows_like(room, sum(rows))
     operation.result(out.data_ptr(), sum(sizes))
     return out, rows
 
 
 def _start_allgather(tensor: torch.Tensor, name: Optional[str], process_set: ProcessSet) -> Handle:
     source, row, text = _rows(tensor, "allgather")
+    room = _room(source, process_set.size() * source.shape[0])
     operation = memory.start_allgather(
-        call_name(name, "allgather", process_set), source.data_ptr(), num_bytes(source), text, process_set, source
+        call_name(name, "allgather", process_set), source.data_ptr(), num_bytes(source), text, process_set, (source, room),
+        (room.data_ptr(), num_bytes(room)),
     )  # fmt: skip
 
     def collect() -> Tuple[torch.Tensor, List[int]]:
-        out, rows = _received(operation, source, row, process_set.size())
+        out, rows = _received(operation, room, row, process_set.size())
         return out.to(tensor.device), rows
 
     return Handle([operation], collect)

@@ -8,21 +8,22 @@ from .. import collectives as memory
 from .._rows import cuts, shared_out
 from ..collectives import Average, ReduceOp, Sum, call_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, on_host
-from .collectives import Handle, _Allgather, _op, _received, _rows
+from ._tensors import check_dtype, num_bytes, on_host
+from .collectives import Handle, _Allgather, _op, _received, _room, _rows
 from .compression import compressor
 
 
 def _start_alltoall(tensor: torch.Tensor, splits: Any, name: Optional[str], process_set: ProcessSet) -> Handle:
     source, row, tag = _rows(tensor, "alltoall")
     counts = cuts("alltoall", source.shape[0], splits, process_set.size())
+    room = _room(source, source.shape[0])
     operation = memory.start_alltoall(
         call_name(name, "alltoall", process_set), source.data_ptr(), [count * row for count in counts],
-        tag, process_set, source,
+        tag, process_set, (source, room), (room.data_ptr(), num_bytes(room)),
     )  # fmt: skip
 
     def collect() -> Tuple[torch.Tensor, List[int]]:
-        out, rows = _received(operation, source, row, process_set.size())
+        out, rows = _received(operation, room, row, process_set.size())
         return out.to(tensor.device), rows
 
     return Handle([operation], collect)
