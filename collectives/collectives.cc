@@ -92,8 +92,9 @@ absl::Status Collectives::Connect(CollectiveJob job) {
       job.descriptions.size() != job.endpoints.size() ||
       job.pids.size() != job.endpoints.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", job.rank, " of ", job.size(), " endpoints and ",
-                     job.descriptions.size(), " descriptions, connected once"));
+        absl::StrCat("rank ", job.rank, " of ", job.size(), " endpoints, ",
+                     job.descriptions.size(), " descriptions and ",
+                     job.pids.size(), " pids, connected once"));
   }
   rank_ = job.rank;
   size_ = job.size();

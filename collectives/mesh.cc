@@ -11,7 +11,8 @@ namespace psring {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(250);
-// A sender takes what nobody acknowledges for kUnreachableAfter for lost.
+// Long before kUnreachableAfter, which a sender counts from on where it has no
+// connection and what it has sent is not acknowledged.
 constexpr absl::Duration kAcknowledgeAfter = absl::Seconds(1);
 // So that calls and chunks get their turn between others' messages.
 constexpr int kMaxMessagesAtOnce = 64;
@@ -165,6 +166,7 @@ void Mesh::Receive(Time now) {
     if (!frames.ok()) return FailAll(frames.status(), Tell::kNobody);
     if (!frames->has_value()) return;
     unacknowledged_ = true;
+    last_busy_ = now;
     const std::string peer((**frames)[0].view());
     if (!filter_->Hears(peer)) continue;
     const int rank = ProvenRank(**frames);
@@ -189,7 +191,7 @@ absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
       return OnChunk(std::move(message));
     case Header::ACK: {
       Operation* const operation = Find(KeyOf(header.key()));
-      if (operation == nullptr) return absl::OkStatus();  // it has failed
+      if (operation == nullptr) return absl::OkStatus();  // it has ended
       const absl::Status status = operation->OnAck(*links_, header);
       if (status.ok()) operation->MoveDeadline(now + step_timeout_);
       Settle(*operation, now);

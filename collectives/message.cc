@@ -145,7 +145,7 @@ absl::Status CheckMessage(const CollectiveHeader& header, int64_t payload_bytes,
   }
   const bool carries = header.kind() == CollectiveHeader::CALL ||
                        header.kind() == CollectiveHeader::CHUNK;
-  if (!carries && payload_bytes > 0) {
+  if (!carries && (payload_bytes > 0 || header.slot_number() > 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "kind ", header.kind(), " with ", payload_bytes, " bytes of payload"));
   }

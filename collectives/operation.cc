@@ -47,18 +47,17 @@ void Operation::Start(Outbox& outbox, uint64_t join_round) {
       Frame payload;
       const absl::string_view bytes(sending.flow.data,
                                     static_cast<size_t>(sending.flow.size));
-      if (outbox.HasRoomForEager(rank, sending.flow.size)) {
-        if (sending.flow.size <= kEagerBytes) {
-          payload = Frame::Copy(bytes);
-          sending.eager = true;
-        } else if (sending.flow.size <= kSharedChunkBytes) {
-          header.set_slot_number(outbox.ShareWithCall(rank, bytes));
-          sending.eager = header.slot_number() > 0;
-        }
-      }
-      if (sending.eager) {
-        sending.sent = sending.acked = sending.flow.size;
+      if (sending.flow.size <= kEagerBytes &&
+          outbox.HasRoomForEager(rank, sending.flow.size)) {
+        payload = Frame::Copy(bytes);
+        sending.eager = true;
         outbox.AddEager(rank, sending.flow.size);
+      } else if (sending.flow.size > kEagerBytes &&
+                 sending.flow.size <= kSharedChunkBytes) {
+        header.set_slot_number(outbox.ShareWithCall(rank, bytes));
+      }
+      if (sending.eager || header.slot_number() > 0) {
+        sending.sent = sending.acked = sending.flow.size;
       }
       outbox.Send(rank, std::move(header), std::move(payload));
     }

@@ -100,7 +100,7 @@ class Operation {
     int64_t acked = 0;
     int64_t to_be_acked = 0;  // before the flow is done: the end of what has
                               // gone in messages
-    bool eager = false;       // has gone along with the CALL
+    bool eager = false;       // has gone along with the CALL, as its payload
 
     // What the receiver reads in this rank's memory stays there without it.
     bool done() const { return sent == flow.size && acked >= to_be_acked; }

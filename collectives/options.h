@@ -34,7 +34,7 @@ struct CollectivesOptions {
   // Whether the step still needs gradients of this rank:
   std::function<bool(const ModelStep&)> owes_step = nullptr;
   // With ranks of the same host, for what is large.
-  bool shares_memory = true;
+  bool shares_memory = false;
   // The one whose waits are held against other ranks' (see stall_check.h): the
   // thread that makes these options, where nothing else is said.
   std::thread::id main_thread = std::this_thread::get_id();

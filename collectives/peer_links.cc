@@ -88,7 +88,7 @@ absl::Status PeerLinks::TakeShared(CollectiveMessage& message) {
         "a chunk in memory that rank ", rank, " does not share with this one"));
   }
   auto payload =
-      chunks->Take(static_cast<int>(message.header.slot_number()) - 1,
+      chunks->Take(static_cast<int>(message.header.slot_number() - 1),
                    message.header.bytes());
   if (!payload.ok()) return payload.status();
   message.payload = *std::move(payload);

@@ -42,7 +42,9 @@ int SharedChunks::Put(absl::string_view chunk, int num_slots) {
   }
   if (slot >= num_slots) return -1;
   if (slot == num_reserved_) {
-    if (!arena_->Reserve(OffsetOf(slot), kSharedChunkBytes).ok()) return -1;
+    no_memory_ =
+        no_memory_ || !arena_->Reserve(OffsetOf(slot), kSharedChunkBytes).ok();
+    if (no_memory_) return -1;
     ++num_reserved_;
   }
   Taken(*arena_, slot).store(1, std::memory_order_relaxed);

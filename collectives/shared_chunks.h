@@ -40,7 +40,8 @@ class SharedChunks {
       : arena_(std::move(arena)) {}
 
   const std::unique_ptr<ShmArena> arena_;
-  int num_reserved_ = 0;  // slots that have memory, from the first on
+  int num_reserved_ = 0;    // slots that have memory, from the first on
+  bool no_memory_ = false;  // for more
 };
 
 // What another rank sends. One thread's own; the frames outlive it.

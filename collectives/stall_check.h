@@ -3,11 +3,11 @@
 // A rank that has been waiting for an operation asks the ranks that have not
 // called it what they wait for. One that has itself been waiting for an
 // operation that the asking rank has not called will not come: neither will. So
-// has one that waits in a model's step for the asking rank's gradients. What
-// counts as waiting: the main thread's, and of calls with the same order any
-// thread's, as their order says which comes first (Collectives::SetOrder).
+// has one that waits in a model's step for the asking rank's gradients.
 // That is said when two answers in a row agree, as what another thread calls in
-// between is on its way.
+// between is on its way. What counts as waiting: the main thread's, and of
+// calls with the same order any thread's, as their order says which comes first
+// (Collectives::SetOrder).
 #ifndef PSRING_COLLECTIVES_STALL_CHECK_H_
 #define PSRING_COLLECTIVES_STALL_CHECK_H_
 

@@ -215,7 +215,7 @@ _REMEDIES = {
 
 
 # Of a group of torch.distributed: torch/process_group.py.
-_OF_GROUP = re.compile(r"'group\d+\.")
+_OF_GROUP = re.compile(r"'group[0-9a-f]+\.\w[^']*\.noname\.")
 _GROUP_REMEDY = (
     "If it has fewer batches, give each rank as many, or wrap the loop in DistributedDataParallel's `with model.join():`; if it "
     "takes longer, give init_process_group() a longer timeout"
@@ -229,7 +229,7 @@ _NUMBERS_REMEDY = "A sum() of whole numbers is one of int64, and others are of f
 # Of a call that was given no name (_names.py) and is another on another rank.
 _OTHER_CALL = re.compile(r"'[^']*\.noname\.\d[^']*': rank \d+ (brings|calls|wants|names|multiplies)")
 _CALLS_REMEDY = (
-    "Calls without a name= meet in their order: all ranks make the same ones, with the same shapes, equally often. A rank that "
+    "Calls that are given no name meet in their order: all ranks make the same ones, with the same shapes, equally often. A rank that "
     "has no more batches calls join()"
 )
 

@@ -651,6 +651,10 @@ TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
     h.set_bytes(1);
   });
   add([](auto& h) { h.set_slot_number(1); }, "and here, too");
+  add([](auto& h) {
+    h.set_kind(CollectiveHeader::ACK);
+    h.set_slot_number(1);
+  });
   add([](auto& h) {  // in memory that this one does not share
     h.set_kind(CollectiveHeader::CHUNK);
     h.set_slot_number(1);

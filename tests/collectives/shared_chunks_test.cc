@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -61,8 +62,11 @@ TEST_F(SharedChunksTest, AreOfASlotAndASizeThatThereIs) {
   struct {
     int slot;
     int64_t size;
-  } wrong[] = {
-      {-1, 1}, {kNumChunkSlots, 1}, {0, 0}, {0, kSharedChunkBytes + 1}};
+  } wrong[] = {{-1, 1},
+               {std::numeric_limits<int>::min(), 1},
+               {kNumChunkSlots, 1},
+               {0, 0},
+               {0, kSharedChunkBytes + 1}};
   for (const auto& [slot, size] : wrong) {
     EXPECT_EQ(peer_->Take(slot, size).status().code(),
               absl::StatusCode::kInvalidArgument)

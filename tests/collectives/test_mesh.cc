@@ -19,7 +19,7 @@ TestMesh::TestMesh(int size, const CollectivesOptions& options,
   for (int rank = 0; rank < size; ++rank) {
     cancellations_.push_back(std::make_unique<Cancellation>());
     CollectivesOptions own = options;
-    own.shares_memory = options.shares_memory && rank < num_sharing;
+    own.shares_memory = rank < num_sharing;
     auto made =
         Collectives::Create(context_, *cancellations_[rank], "127.0.0.1", own);
     EXPECT_TRUE(made.ok()) << made.status();

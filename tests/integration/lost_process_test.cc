@@ -126,7 +126,7 @@ TEST_P(LostProcessOfLaunch, IsReportedLastAndGivesTheExitCode) {
   for (const char* name : {"[ps 0] ", "[ps 1] ", "[worker 0] "}) {
     EXPECT_THAT(output, ContainsRegex(absl::StrCat(
                             "\\", name, ".*lost worker 1 \\(host .*, pid ",
-                            worker, "\\) at step ")));
+                            worker, "\\)(:| at step )")));
   }
 }
 

@@ -313,6 +313,15 @@ def misfits():
     w, u = torch.arange(4.0) + 10 * me, torch.arange(4.0) + 10 * me
     dist.all_gather_into_tensor(w, w[:2])
     dist.all_to_all_single(u, u)
+    shifted = torch.arange(8193.0) + 10_000 * me
+    dist.all_to_all_single(shifted[1:], shifted[:-1])
+    assert shifted[1:].tolist() == [10_000 * r + 4096 * me + i for r in range(2) for i in range(4096)]
+    memory = bytearray(4 * 30_000)  # of two tensors, each with a storage of its own
+    view = memoryview(memory)
+    big, part = torch.frombuffer(view, dtype=torch.float32), torch.frombuffer(view[40_000 : 100_000], dtype=torch.float32)
+    part.fill_(me + 1)
+    dist.all_gather_into_tensor(big, part)
+    assert big[:15_000].eq(1).all() and big[15_000:].eq(2).all()
     gaps = zeros(4, 2)[:, 0]
     dist.all_gather_into_tensor(gaps, torch.ones(2) + me)
     assert v.tolist() == [0, 1, 12, 13] and w.tolist() == [0, 1, 10, 11] and gaps.tolist() == [1, 1, 2, 2], (v, w, gaps)
@@ -549,6 +558,7 @@ def gather_in_inference_mode():
             dist.all_gather_into_tensor(gathered, torch.full((1,), float(me)), async_op=True),
             dist.all_reduce(reduced, async_op=True),
         ]:
+            work.get_future()
             time.sleep(0.5)  # until the group's thread has done it
             work.wait()
     usual = torch.zeros(2)
@@ -648,6 +658,27 @@ def wait_in_what_is_chained():
 def test_what_is_chained_to_a_future_may_wait_for_another_one():
     env = master()
     assert run(wait_in_what_is_chained, env=env, timeout=40) == [(4, 4)] * 2
+
+
+def nobody_waits():
+    import torch.distributed as dist
+
+    join_group()
+    me, parts = dist.get_rank(), [torch.zeros(2), torch.zeros(2)]
+    sums = [torch.ones(3) for _ in range(5)]
+    for numbers in sums:
+        dist.all_reduce(numbers, async_op=True)
+    dist.all_gather(parts, torch.full((2,), me + 1.0), async_op=True)  # what comes is copied into them at its end
+    deadline = time.monotonic() + 30
+    while parts[1].tolist() != [2, 2] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    kept = [dist.all_reduce(torch.ones(1), async_op=True)]
+    del kept[:]
+    return [part.tolist() for part in parts], [numbers.tolist() for numbers in sums]
+
+
+def test_what_nobody_waits_for_ends_all_the_same():
+    assert run(nobody_waits, env=master()) == [([[1, 1], [2, 2]], [[2, 2, 2]] * 5)] * 2
 
 
 def functional_collectives():

@@ -37,7 +37,7 @@ def untraced_methods(kind: Any) -> Any:
     """torch.compile does not trace the methods of this class. torch's C++ code calls them, as DistributedDataParallel
     does within a compiled model, and Dynamo lets no code touch the attributes of a process group."""
     for name, member in list(vars(kind).items()):
-        if inspect.isfunction(member) and name != "__init__":
+        if inspect.isfunction(member) and name not in ("__init__", "__del__"):
             setattr(kind, name, untraced(member))
     return kind
 
@@ -139,6 +139,11 @@ def dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
 
 def num_bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
+
+
+def apart(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two contiguous tensors share no memory."""
+    return a.data_ptr() + num_bytes(a) <= b.data_ptr() or b.data_ptr() + num_bytes(b) <= a.data_ptr()
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:

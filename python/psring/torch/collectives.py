@@ -32,8 +32,9 @@ class Handle:
         for operation in self._operations:
             operation.set_order(order)
 
-    def poll(self) -> bool:
-        return all([operation.poll() for operation in self._operations])
+    def poll(self, milliseconds: int = 0) -> bool:
+        """Whether wait() would return (or fail) at once, or within so long for each operation."""
+        return all([operation.poll(milliseconds) for operation in self._operations])
 
     def wait(self) -> Any:
         if self._error is not None:

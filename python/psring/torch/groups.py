@@ -116,8 +116,8 @@ class _PackedGroup(Handle):
         super().__init__([operation for handle in (compared, *reduced) for operation in handle._operations], collect)
         self._compared = compared
 
-    def poll(self) -> bool:
-        return super().poll() or self._compared.differs()
+    def poll(self, milliseconds: int = 0) -> bool:
+        return super().poll(milliseconds) or self._compared.differs()
 
     def _await_all(self) -> None:
         self._compared.wait()

@@ -1,6 +1,6 @@
 """Collectives of torch.distributed into one tensor of the caller's, whose size says what is to come."""
 
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 
@@ -8,7 +8,7 @@ from .. import _lib
 from .. import collectives as memory
 from .._rows import tag
 from ..process_sets import ProcessSet
-from ._tensors import check_movable, num_bytes, on_host
+from ._tensors import apart, check_movable, increment_version, num_bytes, on_host
 from .collectives import Handle
 from .group_arguments import check_came
 
@@ -18,25 +18,26 @@ def _tag(tensor: torch.Tensor) -> str:
 
 
 def _start(
-    what: str, output: torch.Tensor, input: torch.Tensor, own: int, expected: List[int],
+    what: str, output: torch.Tensor, input: torch.Tensor, own: Optional[int], expected: List[int],
     start: Callable[[torch.Tensor, torch.Tensor], _lib.Operation],
 ) -> Handle:  # fmt: skip
     """`start` is told what to send and where to put what comes, or an empty tensor.
 
-    own: in `output`, the place of what this rank brings for itself, in elements; there `input` may lie.
+    own: in `output`, the place of what this rank brings for itself, in elements, where `input` may lie; None: nowhere.
     """
     check_movable(input, what)
     source = on_host(input)
-    mine = output.data_ptr() + own * output.element_size()
-    apart = source.untyped_storage().data_ptr() != output.untyped_storage().data_ptr()
     plain = output.device.type == "cpu" and output.is_contiguous() and not output.is_conj() and not output.is_neg()
-    direct = plain and (apart or source.data_ptr() == mine)
+    in_place = own is not None and source.data_ptr() == output.data_ptr() + own * output.element_size()
+    direct = plain and (in_place or apart(source, output))
     operation = start(source, output if direct else torch.empty(0, device="cpu"))
 
     def collect() -> torch.Tensor:
         sizes = operation.sizes(len(expected))
         check_came(what, [size // source.element_size() for size in sizes], expected)
-        if not direct:
+        if direct:
+            increment_version(output)
+        else:
             come = torch.empty(output.shape, dtype=output.dtype, device="cpu")
             operation.result(come.data_ptr(), sum(sizes))
             with torch.no_grad():
@@ -70,7 +71,7 @@ def start_exchange_into(
             (target.data_ptr(), num_bytes(target)),
         )  # fmt: skip
 
-    return _start("all_to_all_single", output, input, -1, expected, start)
+    return _start("all_to_all_single", output, input, None, expected, start)
 
 
 __all__ = ["start_exchange_into", "start_gather_into"]

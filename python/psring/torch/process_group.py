@@ -24,7 +24,7 @@ from .._rows import cuts
 from ..collectives import Average, Max, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
 from . import _alone
-from ._tensors import check_dtype, check_movable, num_bytes, on_host, untraced_methods
+from ._tensors import apart, check_dtype, check_movable, num_bytes, on_host, untraced_methods
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _start_alltoall
 from .group_arguments import as_real, check, check_came, check_count, check_order, operation_of, row_of, summed
@@ -46,7 +46,7 @@ class PsringProcessGroup(dist.ProcessGroup):
         self._works, self._transfers = self._completed("psring futures"), self._completed("psring transfers")
 
     def _completed(self, thread: str) -> "queue.SimpleQueue[Any]":
-        """A queue of works, each of which is completed in its turn."""
+        """A queue of Completions, each of which is run in its turn."""
         works: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         threading.Thread(target=complete_all, args=(works,), name=thread, daemon=True).start()
         weakref.finalize(self, works.put, None).atexit = False
@@ -67,7 +67,7 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def _completed_by(self, works: Any, handles: List[Handle], finish: Callable[[], Any]) -> PsringWork:
         _alone.note_group_is_used()
-        return PsringWork(handles, finish, works)
+        return PsringWork(handles, finish, works, self)
 
     def _root(self, rank: int) -> int:
         return self._set.ranks[rank]
@@ -213,8 +213,7 @@ class PsringProcessGroup(dist.ProcessGroup):
         output, input = as_real(output, op), as_real(input, op)
         dtype = check_dtype(input, "reduce_scatter")
         source, target = on_host(input), on_host(output)
-        of_input = target.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
-        same = target.data_ptr() == output.data_ptr() and not of_input
+        same = target.data_ptr() == output.data_ptr() and apart(source, target)
         if not same:
             target = torch.empty(output.shape, dtype=source.dtype, device="cpu")
         operation = memory.start_reducescatter(
@@ -277,7 +276,7 @@ class PsringProcessGroup(dist.ProcessGroup):
         check("all_to_all_single", "the output", output, output.numel(), input.dtype)
         length = output.shape[0] if output.dim() else 1
         rows = cuts("all_to_all_single", length, list(output_splits) or None, self.size())
-        theirs = cuts("alltoall", input.shape[0] if input.dim() else 1, list(input_splits) or None, self.size())
+        theirs = cuts("all_to_all_single", input.shape[0] if input.dim() else 1, list(input_splits) or None, self.size())
         splits = [n * row_of(input) for n in theirs], [n * row_of(output) for n in rows]
         handle = start_exchange_into(output, input, *splits, self._next("alltoall_base"), self._set)
         return self._work([handle], lambda: [output])
@@ -310,7 +309,9 @@ class PsringProcessGroup(dist.ProcessGroup):
                 tensor.copy_(data)
             return tensors
 
-        return self._completed_by(self._transfers, [Handle([operation], lambda: None)], finish)
+        work = self._completed_by(self._transfers, [Handle([operation], lambda: None)], finish)
+        work.get_future()  # in its turn
+        return work
 
     def send(self, tensors: Any, receiver: int, tag: int = 0) -> Any:
         """Done once the receiver has the tensor."""

@@ -68,11 +68,12 @@ class Completion:
 
 @untraced_methods
 class PsringWork(_Work):  # type: ignore[misc,valid-type]
-    """A collective under way. Where nobody waits for it, or somebody for its future, the thread of `works` completes it."""
+    """A collective under way. Dropped, or asked for its future, it is completed by the thread of `works`, which ends with
+    the group."""
 
-    def __init__(self, handles: List[Handle], finish: Callable[[], Any], works: "queue.SimpleQueue[Any]"):
+    def __init__(self, handles: List[Handle], finish: Callable[[], Any], works: "queue.SimpleQueue[Any]", group: Any):
         super().__init__()
-        self._completion, self._works = Completion(handles, finish), works
+        self._completion, self._works, self._group = Completion(handles, finish), works, group
 
     def __del__(self) -> None:
         if not self._completion.done:
@@ -90,9 +91,11 @@ class PsringWork(_Work):  # type: ignore[misc,valid-type]
     def _await_within(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while not self.is_completed():
-            if time.monotonic() > end:
+            left = end - time.monotonic()
+            if left <= 0:
                 raise RuntimeError(f"wait(timeout=...): the collective has not ended within {seconds:g} s")
-            time.sleep(0.001)
+            for handle in self._completion.handles:
+                handle.poll(min(100, int(1000 * left) + 1))  # so that the library sees that this thread waits
 
     def is_completed(self) -> bool:
         if not self._completion.done and all(handle.poll() for handle in self._completion.handles):
@@ -100,9 +103,10 @@ class PsringWork(_Work):  # type: ignore[misc,valid-type]
         return self._completion.done
 
     def is_success(self) -> bool:
-        return self._completion.done and self._completion.error is None
+        return self.is_completed() and self._completion.error is None
 
     def exception(self) -> Any:
+        self.is_completed()
         return self._completion.error
 
     def get_future(self) -> Any:
@@ -122,7 +126,7 @@ def complete_all(works: "queue.SimpleQueue[Any]") -> None:
         if completion is None:
             return
         completion.run()
-        del completion  # it holds the group
+        del completion  # what it holds may hold the group
 
 
 __all__ = ["PsringWork", "complete_all"]
