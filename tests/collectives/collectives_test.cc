@@ -109,15 +109,15 @@ class CollectivesTest : public ::testing::TestWithParam<Ranks> {
   TestMesh mesh_{size(), {}, /*own_threads=*/false, GetParam().num_sharing};
 
   // In place and not, the same bits everywhere, and those of the order.
-  void CheckAllReduce(TestMesh& mesh, const Arithmetic& how, int64_t count) {
-    const int n = mesh.size();
+  void CheckAllReduce(const Arithmetic& how, int64_t count) {
+    const int n = size();
     std::vector<std::string> operands;
     for (int r = 0; r < n; ++r) {
       operands.push_back(Operand(how.dtype, count, r));
     }
     const std::string expected =
         CanonicalReduction(how, count, operands, NearEqualSlices(count, n));
-    mesh.Run([&](int rank, Collectives& collectives) {
+    mesh_.Run([&](int rank, Collectives& collectives) {
       std::string in = operands[rank];
       std::string out(in.size(), 'x');
       const auto apart =
@@ -143,34 +143,31 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,
                          });
 
 TEST_P(CollectivesTest, AllReducesEveryTypeInCanonicalOrder) {
-  TestMesh& mesh = mesh_;
   for (int d = 0; d < kNumDTypes; ++d) {
     for (int r = 0; r < kNumReductions; ++r) {
       const Arithmetic how{static_cast<DType>(d), static_cast<Reduction>(r)};
       if (how.reduction == Reduction::kAverage && !IsFloating(how.dtype)) {
         continue;
       }
-      CheckAllReduce(mesh, how, 131);
-      CheckAllReduce(mesh, how, 20'000);
+      CheckAllReduce(how, 131);
+      CheckAllReduce(how, 20'000);
     }
   }
 }
 
 TEST_P(CollectivesTest, AllReducesAnyCount) {
-  TestMesh& mesh = mesh_;
   const Arithmetic how{DType::kFloat32, Reduction::kAverage};
   for (const int64_t count :
        {0, 1, 7, 2047, 2048, 2049, 65'537, 1'310'720, 4'000'001}) {
-    CheckAllReduce(mesh, how, count);
+    CheckAllReduce(how, count);
   }
 }
 
 TEST_P(CollectivesTest, ScalesBeforeAndAfter) {
-  TestMesh& mesh = mesh_;
   for (const DType dtype :
        {DType::kFloat16, DType::kBfloat16, DType::kFloat32, DType::kFloat64}) {
-    CheckAllReduce(mesh, {dtype, Reduction::kSum, 0.3, 1.7}, 3000);
-    CheckAllReduce(mesh, {dtype, Reduction::kAverage, 3, 0.25}, 10);
+    CheckAllReduce({dtype, Reduction::kSum, 0.3, 1.7}, 3000);
+    CheckAllReduce({dtype, Reduction::kAverage, 3, 0.25}, 10);
   }
 }
 
@@ -186,8 +183,7 @@ TEST_P(CollectivesTest, HasTheBitsOfTheJobsCanonicalSum) {
   for (const std::string& operand : operands) inputs.push_back(operand.data());
   std::vector<float> expected(count);
   CanonicalSum({0, count}, {0, count}, inputs, 1.0f / n, expected.data());
-  TestMesh& mesh = mesh_;
-  mesh.Run([&](int rank, Collectives& collectives) {
+  mesh_.Run([&](int rank, Collectives& collectives) {
     std::vector<float> out(count);
     EXPECT_EQ(
         Await(collectives, collectives.AllReduce(
@@ -199,14 +195,13 @@ TEST_P(CollectivesTest, HasTheBitsOfTheJobsCanonicalSum) {
 }
 
 TEST_P(CollectivesTest, GathersWhateverEveryRankHas) {
-  TestMesh& mesh = mesh_;
   for (const int64_t unit : {0, 1, 4096, 300'000}) {
-    mesh.Run([&](int rank, Collectives& collectives) {
+    mesh_.Run([&](int rank, Collectives& collectives) {
       const std::string mine(unit * rank, static_cast<char>('a' + rank));
       const auto all = AwaitBytes(
           collectives, collectives.AllGather("x", mine.data(), mine.size()));
       ASSERT_TRUE(all.ok()) << all.status();
-      for (int r = 0; r < mesh.size(); ++r) {
+      for (int r = 0; r < size(); ++r) {
         EXPECT_TRUE((*all)[r] ==
                     std::string(unit * r, static_cast<char>('a' + r)));
       }
@@ -215,13 +210,12 @@ TEST_P(CollectivesTest, GathersWhateverEveryRankHas) {
 }
 
 TEST_P(CollectivesTest, SendsEachRankItsPart) {
-  TestMesh& mesh = mesh_;
-  const int n = mesh.size();
+  const int n = size();
   for (const int64_t unit : {0, 3, 500'000}) {
     const auto part = [&](int from, int to) {
       return std::string(unit * (from + 2 * to), 'a' + from * n + to);
     };
-    mesh.Run([&](int rank, Collectives& collectives) {
+    mesh_.Run([&](int rank, Collectives& collectives) {
       std::string in;
       std::vector<int64_t> bytes;
       for (int to = 0; to < n; ++to) {
@@ -240,12 +234,11 @@ TEST_P(CollectivesTest, SendsEachRankItsPart) {
 
 // Each rank's `size` bytes; the own ones are there already.
 TEST_P(CollectivesTest, GathersIntoTheCallersMemory) {
-  TestMesh& mesh = mesh_;
-  const int n = mesh.size();
+  const int n = size();
   for (const int64_t size : {0, 1, 4096, 3'000'000}) {
     std::string expected;
     for (int r = 0; r < n; ++r) expected += std::string(size, 'a' + r);
-    mesh.Run([&](int rank, Collectives& collectives) {
+    mesh_.Run([&](int rank, Collectives& collectives) {
       std::string out(n * size, 'x');
       char* const mine = out.data() + rank * size;
       std::fill_n(mine, size, 'a' + rank);
@@ -269,10 +262,9 @@ TEST_P(CollectivesTest, GathersIntoTheCallersMemory) {
 }
 
 TEST_P(CollectivesTest, ExchangesIntoTheCallersMemory) {
-  TestMesh& mesh = mesh_;
-  const int n = mesh.size();
+  const int n = size();
   constexpr int64_t kSize = 400'000;
-  mesh.Run([&](int rank, Collectives& collectives) {
+  mesh_.Run([&](int rank, Collectives& collectives) {
     std::string in, expected, out(n * kSize, 'x');
     for (int r = 0; r < n; ++r) {
       in += std::string(kSize, 'a' + rank * n + r);
@@ -288,11 +280,10 @@ TEST_P(CollectivesTest, ExchangesIntoTheCallersMemory) {
 }
 
 TEST_P(CollectivesTest, BroadcastsFromAnyRoot) {
-  TestMesh& mesh = mesh_;
   for (const int64_t size : {0, 1, 8192, 65'537, 5'000'000}) {
     const std::string expected = Operand(DType::kUint8, size, 3);
-    for (int root = 0; root < mesh.size(); ++root) {
-      mesh.Run([&](int rank, Collectives& collectives) {
+    for (int root = 0; root < mesh_.size(); ++root) {
+      mesh_.Run([&](int rank, Collectives& collectives) {
         std::string data = rank == root ? expected : std::string(size, 'x');
         EXPECT_EQ(Await(collectives,
                         collectives.Broadcast("x", data.data(), size, root)),
@@ -304,8 +295,7 @@ TEST_P(CollectivesTest, BroadcastsFromAnyRoot) {
 }
 
 TEST_P(CollectivesTest, ScattersAReduction) {
-  TestMesh& mesh = mesh_;
-  const int n = mesh.size();
+  const int n = size();
   const Arithmetic how{DType::kFloat32, Reduction::kSum, 0.5, 3};
   for (const int64_t unit : {0, 1, 10, 300'000}) {
     std::vector<int64_t> counts;
@@ -322,7 +312,7 @@ TEST_P(CollectivesTest, ScattersAReduction) {
     }
     const std::string expected =
         CanonicalReduction(how, total, operands, slices);
-    mesh.Run([&](int rank, Collectives& collectives) {
+    mesh_.Run([&](int rank, Collectives& collectives) {
       std::string out(counts[rank] * 4, 'x');
       EXPECT_EQ(Await(collectives,
                       collectives.ReduceScatter("x", operands[rank].data(),
@@ -334,9 +324,8 @@ TEST_P(CollectivesTest, ScattersAReduction) {
 }
 
 TEST_P(CollectivesTest, TakesDifferentNamesInAnyOrder) {
-  TestMesh& mesh = mesh_;
   constexpr int kNames = 40;
-  mesh.Run([&](int rank, Collectives& collectives) {
+  mesh_.Run([&](int rank, Collectives& collectives) {
     std::vector<std::vector<int32_t>> data(kNames);
     Handles handles(kNames, int64_t{0});
     std::vector<int> order(kNames);
@@ -350,15 +339,14 @@ TEST_P(CollectivesTest, TakesDifferentNamesInAnyOrder) {
     }
     for (int i = 0; i < kNames; ++i) {
       EXPECT_EQ(Await(collectives, handles[i]), absl::OkStatus());
-      EXPECT_EQ(data[i].front(), i * mesh.size());
-      EXPECT_EQ(data[i].back(), i * mesh.size());
+      EXPECT_EQ(data[i].front(), i * size());
+      EXPECT_EQ(data[i].back(), i * size());
     }
   });
 }
 
 // More goes along with calls than their window holds.
 TEST_P(CollectivesTest, KeepsManyCallsOfRanksThatAreAhead) {
-  TestMesh& mesh = mesh_;
   constexpr int kCalls = 1000;
   const auto body = [&](int rank, Collectives& collectives) {
     std::vector<std::vector<int64_t>> data(kCalls);
@@ -372,14 +360,14 @@ TEST_P(CollectivesTest, KeepsManyCallsOfRanksThatAreAhead) {
     // The last rank begins when all others have called everything.
     for (int i = 0; i < kCalls; ++i) {
       ASSERT_EQ(Await(collectives, handles[i]), absl::OkStatus());
-      const int n = mesh.size();
+      const int n = size();
       EXPECT_EQ(data[i].front(), n * i + n * (n - 1) / 2);
       EXPECT_EQ(collectives.Release(*handles[i]), absl::OkStatus());
     }
   };
-  mesh.Run([&](int rank, Collectives& collectives) {
-    const bool last = rank + 1 == mesh.size();
-    if (!last || mesh.size() == 1) return body(rank, collectives);
+  mesh_.Run([&](int rank, Collectives& collectives) {
+    const bool last = rank + 1 == size();
+    if (!last || size() == 1) return body(rank, collectives);
     absl::SleepFor(absl::Milliseconds(50));
     body(rank, collectives);
   });
@@ -387,8 +375,7 @@ TEST_P(CollectivesTest, KeepsManyCallsOfRanksThatAreAhead) {
 
 TEST_P(CollectivesTest, KeepsSetsOfRanksApart) {
   const int n = size();
-  TestMesh& mesh = mesh_;
-  mesh.Run([&](int rank, Collectives& collectives) {
+  mesh_.Run([&](int rank, Collectives& collectives) {
     // All pairs that this rank is in, and it alone, under one name.
     Handles handles;
     std::vector<int32_t> others;
@@ -408,8 +395,7 @@ TEST_P(CollectivesTest, KeepsSetsOfRanksApart) {
 }
 
 TEST_P(CollectivesTest, IsUsedByManyThreads) {
-  TestMesh& mesh = mesh_;
-  mesh.Run([&](int rank, Collectives& collectives) {
+  mesh_.Run([&](int rank, Collectives& collectives) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {

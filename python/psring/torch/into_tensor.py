@@ -13,15 +13,11 @@ from .collectives import Handle
 from .group_arguments import check_came
 
 
-def _tag(tensor: torch.Tensor) -> str:
-    return tag(str(tensor.dtype).replace("torch.", ""), [])
-
-
 def _start(
-    what: str, output: torch.Tensor, input: torch.Tensor, own: Optional[int], expected: List[int],
-    start: Callable[[torch.Tensor, torch.Tensor], _lib.Operation],
+    what: str, output: torch.Tensor, input: torch.Tensor, own: Optional[int], expected: List[int], process_set: ProcessSet,
+    start: Callable[..., _lib.Operation],
 ) -> Handle:  # fmt: skip
-    """`start` is told what to send and where to put what comes, or an empty tensor.
+    """`start` is told what to send, and the arguments of start_allgather() and start_alltoall() from the tag on.
 
     own: in `output`, the place of what this rank brings for itself, in elements, where `input` may lie; None: nowhere.
     """
@@ -30,7 +26,9 @@ def _start(
     plain = output.device.type == "cpu" and output.is_contiguous() and not output.is_conj() and not output.is_neg()
     in_place = own is not None and source.data_ptr() == output.data_ptr() + own * output.element_size()
     direct = plain and (in_place or apart(source, output))
-    operation = start(source, output if direct else torch.empty(0, device="cpu"))
+    place = (output.data_ptr(), num_bytes(output)) if direct else (None, 0)
+    text = tag(str(source.dtype).replace("torch.", ""), [])
+    operation = start(source, text, process_set, (source, output), place)
 
     def collect() -> torch.Tensor:
         sizes = operation.sizes(len(expected))
@@ -50,14 +48,11 @@ def _start(
 def start_gather_into(output: torch.Tensor, input: torch.Tensor, name: str, process_set: ProcessSet) -> Handle:
     """Everybody's `input`, one after the other. The sizes have been compared."""
 
-    def start(source: torch.Tensor, target: torch.Tensor) -> Any:
-        return memory.start_allgather(
-            name, source.data_ptr(), num_bytes(source), _tag(source), process_set, (source, target),
-            (target.data_ptr(), num_bytes(target)),
-        )  # fmt: skip
+    def start(source: torch.Tensor, *more: Any) -> _lib.Operation:
+        return memory.start_allgather(name, source.data_ptr(), num_bytes(source), *more)
 
     own, expected = process_set.rank() * input.numel(), [input.numel()] * process_set.size()
-    return _start("all_gather_into_tensor", output, input, own, expected, start)
+    return _start("all_gather_into_tensor", output, input, own, expected, process_set, start)
 
 
 def start_exchange_into(
@@ -65,13 +60,10 @@ def start_exchange_into(
 ) -> Handle:
     """sent, expected: elements for and from each rank of the set; the sums have been compared with the tensors."""
 
-    def start(source: torch.Tensor, target: torch.Tensor) -> Any:
-        return memory.start_alltoall(
-            name, source.data_ptr(), [n * source.element_size() for n in sent], _tag(source), process_set, (source, target),
-            (target.data_ptr(), num_bytes(target)),
-        )  # fmt: skip
+    def start(source: torch.Tensor, *more: Any) -> _lib.Operation:
+        return memory.start_alltoall(name, source.data_ptr(), [n * source.element_size() for n in sent], *more)
 
-    return _start("all_to_all_single", output, input, None, expected, start)
+    return _start("all_to_all_single", output, input, None, expected, process_set, start)
 
 
 __all__ = ["start_exchange_into", "start_gather_into"]
