@@ -128,15 +128,19 @@ std::string DescribeCulprit(const Participant& culprit, Time now) {
       DescribeSeconds(now - culprit.progress), " without progress");
 }
 
+std::string DescribeStop(Time now) {
+  const absl::Duration since = now - LastStop();
+  const bool recent = TimeStopped() > absl::ZeroDuration() &&
+                      since >= absl::ZeroDuration() && since < kAfterStop;
+  return recent ? ". This process, which has the coordinator, was stopped "
+                  "shortly before: others may have given it up"
+                : "";
+}
+
 std::string ExplainSilence(const Participants& participants,
                            const Participant& lost, Time now) {
-  const absl::Duration since_stop = now - LastStop();
-  if (TimeStopped() > absl::ZeroDuration() &&
-      since_stop >= absl::ZeroDuration() && since_stop < kAfterStop) {
-    return ". This process, which has the coordinator, was stopped shortly "
-           "before: others may have given it up";
-  }
-  return DescribeSilentHosts(participants, lost, now);
+  std::string stop = DescribeStop(now);
+  return stop.empty() ? DescribeSilentHosts(participants, lost, now) : stop;
 }
 
 proto::ProcessView ViewOf(const Participant& participant, Time now) {

@@ -63,9 +63,13 @@ const Participant* FindCulprit(const Participants& participants, Time now);
 // What it does, or for how long nothing has been heard from it.
 std::string DescribeCulprit(const Participant& culprit, Time now);
 
+// That this process, which has the coordinator, was stopped a moment ago and
+// others may have given it up: a sentence to append, or empty.
+std::string DescribeStop(Time now);
+
 // What may be the cause where `lost`, which is silent, is not alone with it:
-// its host, the network of the coordinator's host, or a stop of this process,
-// which has the coordinator. Sentences to append, or empty.
+// its host, the network of the coordinator's host, or a stop of this process.
+// Sentences to append, or empty.
 std::string ExplainSilence(const Participants& participants,
                            const Participant& lost, Time now);
 

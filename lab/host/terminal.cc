@@ -44,8 +44,9 @@ void LiveBlock::Print(absl::string_view text) {
 }
 
 void LiveBlock::Draw(std::vector<std::string> lines) {
-  // A reader that comes back shall not see all that it has missed of the block.
-  if (!live() || !left_.empty()) return;
+  // A reader that comes back shall not see all that it has missed of the block,
+  // but shall not find it left there either.
+  if (!live() || (!left_.empty() && !lines.empty())) return;
   // A line that wraps could not be redrawn.
   for (std::string& line : lines)
     line.resize(std::min<size_t>(line.size(), columns_ - 1));

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/colours.h"
 
 namespace psring {
@@ -68,6 +69,37 @@ TEST(LiveBlock, IsNotShownInAFile) {
     EXPECT_FALSE(block.live());
   });
   EXPECT_EQ(printed, "a line\n");
+}
+
+TEST(LiveBlock, IsTakenAwayFromATerminalThatIsSlow) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  FILE* const out = fdopen(ends[1], "w");
+  std::string read_so_far;
+  {
+    LiveBlock block(out, 80);
+    block.Draw({"one"});
+    // More than a pipe takes.
+    block.Print(absl::StrCat(std::string(1 << 17, 'x'), "\n"));
+    EXPECT_GT(block.left(), 0);
+    block.Draw({"two"});
+    block.Draw({});
+    std::string piece(1 << 16, ' ');
+    while (block.left() > 0) {
+      const ssize_t n = read(ends[0], piece.data(), piece.size());
+      ASSERT_GT(n, 0);
+      read_so_far.append(piece, 0, static_cast<size_t>(n));
+      block.Flush();
+    }
+  }
+  fclose(out);
+  std::string rest(1 << 17, ' ');
+  const ssize_t n = read(ends[0], rest.data(), rest.size());
+  ASSERT_GT(n, 0);
+  read_so_far.append(rest, 0, static_cast<size_t>(n));
+  close(ends[0]);
+  const std::string end = "x\none\n\033[1A\r\033[J";
+  EXPECT_EQ(read_so_far.substr(read_so_far.size() - end.size()), end);
 }
 
 TEST(ProgressBar, IsFilledByItsShare) {
