@@ -14,6 +14,9 @@ constexpr absl::Duration kTick = absl::Milliseconds(250);
 // Long before kUnreachableAfter, which a sender counts from on where it has no
 // connection and what it has sent is not acknowledged.
 constexpr absl::Duration kAcknowledgeAfter = absl::Seconds(1);
+// At the end, for those who read slowly what this rank has said; as
+// CollectiveSocketOptions' linger.
+constexpr absl::Duration kLastPatience = absl::Seconds(2);
 // So that calls and chunks get their turn between others' messages.
 constexpr int kMaxMessagesAtOnce = 64;
 
@@ -52,6 +55,7 @@ void Mesh::Run() {
   FailAll(absl::CancelledError(
               absl::StrCat("rank ", job_.rank, " has ended its collectives")),
           Tell::kSet);
+  if (links_.has_value()) links_->Finish(left_, Now() + kLastPatience);
   inbox_->Acknowledge();
 }
 
@@ -59,9 +63,12 @@ void Mesh::AwaitWork(Time now) {
   const bool live = links_.has_value() && broken_.ok();
   const bool idle = operations_.empty() && join_handle_ == 0;
   // What is broken stays so: neither its sockets nor its reason are news.
-  const int fds[] = {tickets_.fd(), cancellation_.fd()};
+  std::vector<int> fds = {tickets_.fd()};
+  if (broken_.ok()) fds.push_back(cancellation_.fd());
   absl::Span<Socket* const> sockets;
   if (live) sockets = links_->sockets();
+  const int doorbell = links_.has_value() ? links_->doorbell_fd() : -1;
+  if (doorbell >= 0) fds.push_back(doorbell);
   if (!idle) last_busy_ = now;
   // Not after each operation: that would be a message more for each.
   if (live && idle && unacknowledged_ &&
@@ -72,9 +79,15 @@ void Mesh::AwaitWork(Time now) {
   Time until = now + absl::Hours(1);
   if (live && !idle) until = next_tick_;
   if (live && idle && unacknowledged_) until = last_busy_ + kAcknowledgeAfter;
-  const absl::Status waited =
-      Wait(sockets, absl::MakeConstSpan(fds, broken_.ok() ? 2 : 1), until);
+  if (links_.has_value()) {
+    // So that others, which may not be broken, have room.
+    while (!broken_.ok() && links_->NextLetter().has_value()) {
+    }
+    if (!links_->PrepareToSleep()) until = now;
+  }
+  const absl::Status waited = Wait(sockets, fds, until);
   if (!waited.ok() && broken_.ok()) FailAll(waited, Tell::kNobody);
+  if (links_.has_value()) links_->Wake();
   if (live) links_->Tend(left_);
 }
 
@@ -136,9 +149,8 @@ void Mesh::Start(std::unique_ptr<Operation> owned, Time now) {
     const std::string peer = call.peer;
     const int rank = static_cast<int>(call.header.sender());
     const absl::Status status = operation.OnCall(*links_, std::move(call), now);
-    if (!status.ok()) filter_->Drop(peer, status, rank);
+    if (!status.ok()) Drop(peer, status, rank);
   }
-  malformed_ = filter_->malformed();
   Settle(operation, now);
 }
 
@@ -160,23 +172,39 @@ void Mesh::GiveUp(int64_t handle) {
 // ---- What others say ----
 
 void Mesh::Receive(Time now) {
-  const Addressee here{job_.epoch, job_.rank, job_.size()};
   for (int i = 0; i < kMaxMessagesAtOnce && broken_.ok(); ++i) {
     auto frames = inbox_->TryReceive();
     if (!frames.ok()) return FailAll(frames.status(), Tell::kNobody);
-    if (!frames->has_value()) return;
+    if (!frames->has_value()) break;
     unacknowledged_ = true;
     last_busy_ = now;
-    const std::string peer((**frames)[0].view());
-    if (!filter_->Hears(peer)) continue;
     const int rank = ProvenRank(**frames);
-    auto message = ParseCollective(*std::move(*frames), here, rank);
-    const absl::Status status =
-        message.ok() ? OnMessage(*std::move(message), now) : message.status();
-    if (status.ok()) continue;
-    filter_->Drop(peer, status, rank);
-    malformed_ = filter_->malformed();
+    Hear(**std::move(frames), rank, now);
   }
+  for (int i = 0; i < kMaxMessagesAtOnce && broken_.ok(); ++i) {
+    auto letter = links_->NextLetter();
+    if (!letter.has_value()) return;
+    if (letter->frames.ok()) {
+      Hear(*std::move(letter->frames), letter->rank, now);
+    } else {
+      Drop(letter->peer, letter->frames.status(), letter->rank);
+    }
+  }
+}
+
+void Mesh::Hear(Frames frames, int proven_rank, Time now) {
+  const std::string peer(frames[0].view());
+  if (!filter_->Hears(peer)) return;
+  const Addressee here{job_.epoch, job_.rank, job_.size()};
+  auto message = ParseCollective(std::move(frames), here, proven_rank);
+  const absl::Status status =
+      message.ok() ? OnMessage(*std::move(message), now) : message.status();
+  if (!status.ok()) Drop(peer, status, proven_rank);
+}
+
+void Mesh::Drop(const std::string& peer, const absl::Status& why, int rank) {
+  filter_->Drop(peer, why, rank);
+  malformed_ = filter_->malformed();
 }
 
 absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
@@ -215,6 +243,9 @@ absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
     case Header::ACCEPT:
       links_->OnAccept(static_cast<int>(header.sender()));
       return absl::OkStatus();
+    case Header::MAILBOX:
+      inbox_->Acknowledge();  // its last message there
+      return links_->OnMailbox(static_cast<int>(header.sender()));
     default:
       return absl::InternalError("a kind that was not checked");
   }

@@ -64,6 +64,8 @@ class Mesh {
 
   // What others say.
   void Receive(Time now);
+  void Drop(const std::string& peer, const absl::Status& why, int rank);
+  void Hear(Frames frames, int proven_rank, Time now);
   absl::Status OnMessage(CollectiveMessage message, Time now);
   absl::Status OnCall(CollectiveMessage message, Time now);
   absl::Status OnChunk(CollectiveMessage message);

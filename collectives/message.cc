@@ -126,6 +126,7 @@ absl::Status CheckKind(const CollectiveHeader& header, int64_t payload_bytes,
       return CheckJoined(header, size);
     case CollectiveHeader::OFFER:
     case CollectiveHeader::ACCEPT:
+    case CollectiveHeader::MAILBOX:
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError(

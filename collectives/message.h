@@ -4,8 +4,9 @@
 //   header  = CollectiveHeader       ; protos/collective.proto
 //   payload = *OCTET                 ; of a CALL or a CHUNK, else nothing
 //
-// Every part is a ZeroMQ frame; the identity as in common/net/frame.h. Whatever
-// does not match is an error that says how, before any payload is touched.
+// Every part is a ZeroMQ frame, or a part of a letter (collectives/mailbox.h);
+// the identity as in common/net/frame.h. Whatever does not match is an error
+// that says how, before any payload is touched.
 #ifndef PSRING_COLLECTIVES_MESSAGE_H_
 #define PSRING_COLLECTIVES_MESSAGE_H_
 

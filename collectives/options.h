@@ -33,7 +33,7 @@ struct CollectivesOptions {
   std::function<std::vector<ModelStep>(absl::Duration)> steps_awaited = nullptr;
   // Whether the step still needs gradients of this rank:
   std::function<bool(const ModelStep&)> owes_step = nullptr;
-  // With ranks of the same host, for what is large.
+  // With ranks of the same host: messages and chunks go through memory.
   bool shares_memory = false;
   // The one whose waits are held against other ranks' (see stall_check.h): the
   // thread that makes these options, where nothing else is said.

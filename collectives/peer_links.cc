@@ -1,16 +1,29 @@
 #include "collectives/peer_links.h"
 
+#include <random>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/mailbox.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
 
-void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
-  std::unique_ptr<Socket>& peer = by_rank_[rank].socket;
+using proto::CollectiveHeader;
+
+void PeerLinks::Send(int rank, CollectiveHeader header, Frame payload) {
+  Peer& to = by_rank_[rank];
+  if (shares_memory_ && !to.offered) Offer(rank);
+  header.set_job_epoch(job_.epoch);
+  header.set_sender(static_cast<uint32_t>(job_.rank));
+  if (to.writer.has_value()) {
+    to.writer->Write(header.SerializeAsString(), payload.view());
+    return to.boxes->Notify();
+  }
+  std::unique_ptr<Socket>& peer = to.socket;
   if (peer == nullptr) {
     auto socket = Socket::Connect(context_, job_.endpoints[rank],
                                   CollectiveSocketOptions(job_.KeyOf(rank)));
@@ -18,15 +31,13 @@ void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
     peer = *std::move(socket);
     sockets_.push_back(peer.get());
   }
-  header.set_job_epoch(job_.epoch);
-  header.set_sender(static_cast<uint32_t>(job_.rank));
   Frames frames;
   frames.push_back(Frame::Copy(header.SerializeAsString()));
   frames.push_back(std::move(payload));
   status_.Update(peer->Send(std::move(frames)));
 }
 
-Outbox::SentChunk PeerLinks::SendChunk(int rank, proto::CollectiveHeader header,
+Outbox::SentChunk PeerLinks::SendChunk(int rank, CollectiveHeader header,
                                        absl::string_view bytes) {
   const absl::string_view chunk = bytes.substr(0, kSharedChunkBytes);
   const uint32_t number = Share(rank, chunk, kNumChunkSlots);
@@ -43,41 +54,160 @@ uint32_t PeerLinks::Share(int rank, absl::string_view bytes, int num_slots) {
   return static_cast<uint32_t>(own_->Put(bytes, num_slots) + 1);
 }
 
+absl::Status PeerLinks::MakeMemory() {
+  if (own_boxes_ != nullptr) return absl::OkStatus();
+  auto own = SharedChunks::Create();
+  if (!own.ok()) return own.status();
+  auto boxes = Mailboxes::Create(job_.size());
+  if (!boxes.ok()) return boxes.status();
+  own_ = *std::move(own);
+  own_boxes_ = *std::move(boxes);
+  return absl::OkStatus();
+}
+
 void PeerLinks::Offer(int rank) {
-  if (own_ == nullptr) {
-    auto own = SharedChunks::Create();
-    if (!own.ok()) {
-      LogDebug("collectives share no memory: $0", own.status().message());
-      shares_memory_ = false;
-      return;
-    }
-    own_ = *std::move(own);
+  if (absl::Status s = MakeMemory(); !s.ok()) {
+    LogDebug("collectives share no memory: $0", s.message());
+    shares_memory_ = false;
+    return;
   }
   by_rank_[rank].offered = true;
-  proto::CollectiveHeader offer;
-  offer.set_kind(proto::CollectiveHeader::OFFER);
+  CollectiveHeader offer;
+  offer.set_kind(CollectiveHeader::OFFER);
   offer.set_shared_memory(own_->address().SerializeAsString());
+  offer.set_mailboxes(own_boxes_->address().SerializeAsString());
   Send(rank, std::move(offer));
 }
 
-void PeerLinks::OnOffer(const proto::CollectiveHeader& offer) {
+void PeerLinks::OnOffer(const CollectiveHeader& offer) {
   const int rank = static_cast<int>(offer.sender());
-  proto::SharedMemory address;
+  proto::SharedMemory chunks, boxes;
   if (!shares_memory_ || by_rank_[rank].chunks != nullptr ||
-      !address.ParseFromString(offer.shared_memory()) ||
-      address.pid() != job_.pids[rank]) {
+      !chunks.ParseFromString(offer.shared_memory()) ||
+      !boxes.ParseFromString(offer.mailboxes()) ||
+      chunks.pid() != job_.pids[rank] || boxes.pid() != job_.pids[rank]) {
     return;
   }
-  auto chunks = PeerChunks::Map(address);
-  if (!chunks.ok()) {
-    LogDebug("worker $0 is not on this host: $1", rank,
-             chunks.status().message());
+  auto mapped_chunks = PeerChunks::Map(chunks);
+  auto mapped_boxes = PeerMailboxes::Map(boxes, job_.size());
+  if (!mapped_chunks.ok() || !mapped_boxes.ok()) {
+    LogDebug(
+        "worker $0 is not on this host: $1", rank,
+        (mapped_chunks.ok() ? mapped_boxes.status() : mapped_chunks.status())
+            .message());
     return;
   }
-  by_rank_[rank].chunks = *std::move(chunks);
-  proto::CollectiveHeader accept;
-  accept.set_kind(proto::CollectiveHeader::ACCEPT);
+  by_rank_[rank].chunks = *std::move(mapped_chunks);
+  by_rank_[rank].boxes = *std::move(mapped_boxes);
+  CollectiveHeader accept;
+  accept.set_kind(CollectiveHeader::ACCEPT);
   Send(rank, std::move(accept));
+  MaybeChangeOver(rank);
+}
+
+void PeerLinks::OnAccept(int rank) {
+  by_rank_[rank].reads_memory = by_rank_[rank].offered;
+  MaybeChangeOver(rank);
+}
+
+// To a mailbox, where the rank reads this one's memory and can be woken.
+void PeerLinks::MaybeChangeOver(int rank) {
+  Peer& peer = by_rank_[rank];
+  if (!peer.reads_memory || peer.boxes == nullptr || peer.writer) return;
+  auto writer = own_boxes_->Open(rank);
+  if (!writer.ok()) {
+    return LogDebug("worker $0 gets no mailbox: $1", rank,
+                    writer.status().message());
+  }
+  CollectiveHeader last;
+  last.set_kind(CollectiveHeader::MAILBOX);
+  Send(rank, std::move(last));
+  peer.writer.emplace(*std::move(writer));
+}
+
+absl::Status PeerLinks::OnMailbox(int rank) {
+  Peer& peer = by_rank_[rank];
+  if (peer.boxes == nullptr || std::exchange(peer.changed_over, true)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", rank, " changes over to a mailbox ",
+        peer.boxes == nullptr ? "that is not read here" : "a second time"));
+  }
+  peer.reader.emplace(peer.boxes->Open(job_.rank));
+  std::random_device random;
+  peer.reader_name = absl::StrCat("mailbox ", rank, " ", random(), random());
+  return absl::OkStatus();
+}
+
+std::optional<PeerLinks::Letter> PeerLinks::NextLetter() {
+  for (size_t i = 0; i < by_rank_.size(); ++i) {
+    last_reader_ = (last_reader_ + 1) % job_.size();
+    Peer& peer = by_rank_[last_reader_];
+    if (!peer.reader.has_value() || !peer.reader->HasInput()) continue;
+    auto mail = peer.reader->Next();
+    if (peer.reader->TakeWriterWaits()) peer.boxes->Notify();
+    if (!mail.ok()) {
+      peer.reader.reset();
+      return Letter{last_reader_, peer.reader_name, mail.status()};
+    }
+    if (!mail->has_value()) continue;
+    Frames frames;
+    frames.push_back(Frame::Copy(peer.reader_name));
+    frames.push_back(std::move((*mail)->header));
+    frames.push_back(std::move((*mail)->payload));
+    return Letter{last_reader_, peer.reader_name, std::move(frames)};
+  }
+  return std::nullopt;
+}
+
+bool PeerLinks::HasLetters() const {
+  return absl::c_any_of(by_rank_, [](const Peer& peer) {
+    return peer.reader.has_value() && peer.reader->HasInput();
+  });
+}
+
+bool PeerLinks::PrepareToSleep() {
+  if (own_boxes_ == nullptr) return true;
+  if (HasLetters()) {
+    Flush();
+    return false;
+  }
+  // First: whoever makes room, or writes, after a look rings.
+  own_boxes_->Sleep();
+  Flush();
+  return !HasLetters();
+}
+
+void PeerLinks::Wake() {
+  if (own_boxes_ != nullptr) own_boxes_->Wake();
+}
+
+void PeerLinks::Flush() {
+  for (Peer& peer : by_rank_) {
+    if (peer.writer && peer.writer->Flush()) peer.boxes->Notify();
+  }
+}
+
+void PeerLinks::Finish(absl::Span<const int> left, Time deadline) {
+  const auto keeps_any = [&] {
+    for (int rank = 0; rank < job_.size(); ++rank) {
+      const std::optional<MailWriter>& writer = by_rank_[rank].writer;
+      if (writer.has_value() && writer->keeps_any() &&
+          !absl::c_linear_search(left, rank)) {
+        return true;
+      }
+    }
+    return false;
+  };
+  while (keeps_any() && Now() < deadline) {
+    // They may wait for room, too.
+    while (NextLetter().has_value()) {
+    }
+    if (PrepareToSleep() && keeps_any()) {
+      const int doorbell[] = {doorbell_fd()};
+      Wait(absl::Span<Socket* const>(), doorbell, deadline).IgnoreError();
+    }
+    Wake();
+  }
 }
 
 absl::Status PeerLinks::TakeShared(CollectiveMessage& message) {

@@ -1,18 +1,23 @@
-// This rank's way to every other one: a DEALER each.
+// This rank's way to every other one: a DEALER each, and on the same host, once
+// both sides have seen that they are, a mailbox.
 #ifndef PSRING_COLLECTIVES_PEER_LINKS_H_
 #define PSRING_COLLECTIVES_PEER_LINKS_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "collectives/mailbox.h"
 #include "collectives/message.h"
 #include "collectives/outbox.h"
 #include "collectives/shared_chunks.h"
 #include "collectives/tickets.h"
+#include "common/clock.h"
 #include "common/net/socket.h"
 #include "protos/collective.pb.h"
 
@@ -22,7 +27,7 @@ namespace psring {
 class PeerLinks : public Outbox {
  public:
   // `inbox`, where others are heard, is waited on with the rest.
-  // `shares_memory`: chunks for ranks of this host go through memory.
+  // `shares_memory`: what goes to ranks of this host goes through memory.
   PeerLinks(Context& context, const CollectiveJob& job, Socket& inbox,
             bool shares_memory)
       : Outbox(job.endpoints.size()),
@@ -32,7 +37,7 @@ class PeerLinks : public Outbox {
         by_rank_(job.endpoints.size()),
         sockets_{&inbox} {}
 
-  // Connects at the first message.
+  // Connects at the first message, and offers this rank's memory.
   void Send(int rank, proto::CollectiveHeader header,
             Frame payload = {}) override;
   uint32_t ShareWithCall(int rank, absl::string_view bytes) override {
@@ -44,18 +49,36 @@ class PeerLinks : public Outbox {
   // The memory of a rank that may be on this host.
   void OnOffer(const proto::CollectiveHeader& offer);
   // It can read this rank's, where that has been offered.
-  void OnAccept(int rank) {
-    by_rank_[rank].reads_memory = by_rank_[rank].offered;
-  }
+  void OnAccept(int rank);
+  // It has changed over to its mailbox. INVALID_ARGUMENT where that is not to
+  // be read here, or it has done so before.
+  absl::Status OnMailbox(int rank);
+  // The next message of a mailbox, as a ROUTER's socket would have it with the
+  // identity `peer`, or why no more come from there; nothing: there is none.
+  struct Letter {
+    int rank = 0;
+    std::string peer;
+    absl::StatusOr<Frames> frames;
+  };
+  std::optional<Letter> NextLetter();
   // The payload of a CALL or a CHUNK. INVALID_ARGUMENT where its sender has no
   // such memory here.
   absl::Status TakeShared(CollectiveMessage& message);
+
+  // Before a wait: whether there is nothing to do with mailboxes. If so, until
+  // Wake, news of them make doorbell_fd() (-1: none) readable.
+  bool PrepareToSleep();
+  void Wake();
+  int doorbell_fd() const { return own_boxes_ ? own_boxes_->fd() : -1; }
 
   // The inbox and all sockets so far, to wait on. What comes over the latter is
   // of their links alone (common/net/link.h): Tend takes it.
   const std::vector<Socket*>& sockets() const { return sockets_; }
   // At ranks that have `left` nobody may listen any more, which is no error.
   void Tend(absl::Span<const int> left);
+  // At the end: waits until all that was said to those who have not `left` is
+  // in their mailboxes. What they say meanwhile is lost.
+  void Finish(absl::Span<const int> left, Time deadline);
 
   // The first error of a socket.
   const absl::Status& status() const { return status_; }
@@ -65,10 +88,16 @@ class PeerLinks : public Outbox {
   static constexpr int kNumCallSlots = kNumChunkSlots / 2;
 
   struct Peer {
-    std::unique_ptr<Socket> socket;      // null: no message yet
-    std::unique_ptr<PeerChunks> chunks;  // null: none that are read here
-    bool offered = false;                // this rank's memory
+    std::unique_ptr<Socket> socket;  // null: no message yet
+    bool offered = false;            // this rank's memory
     bool reads_memory = false;
+    // Null: none that are read here.
+    std::unique_ptr<PeerChunks> chunks;
+    std::unique_ptr<PeerMailboxes> boxes;
+    std::optional<MailWriter> writer;  // nothing: the socket is in use
+    std::optional<MailReader> reader;  // nothing: it has not changed over,
+    bool changed_over = false;         // or has written what is no message
+    std::string reader_name;           // which nobody else has, nor guesses
   };
 
   int64_t FlowWindow(int rank) const override {
@@ -76,12 +105,19 @@ class PeerLinks : public Outbox {
   }
   // The slot's number of at most `num_slots`; 0: none.
   uint32_t Share(int rank, absl::string_view bytes, int num_slots);
+  absl::Status MakeMemory();
   void Offer(int rank);
+  void MaybeChangeOver(int rank);
+  bool HasLetters() const;
+  void Flush();
 
   Context& context_;
   const CollectiveJob& job_;
   bool shares_memory_;
-  std::unique_ptr<SharedChunks> own_;  // null before the first offer
+  // Null before the first offer.
+  std::unique_ptr<SharedChunks> own_;
+  std::unique_ptr<Mailboxes> own_boxes_;
+  int last_reader_ = 0;  // whose letter was taken last
   std::vector<Peer> by_rank_;
   std::vector<Socket*> sockets_;
   absl::Status status_;

@@ -26,7 +26,7 @@
 namespace psring {
 
 // Processes of different versions do not work together.
-inline constexpr uint32_t kProtocolVersion = 19;
+inline constexpr uint32_t kProtocolVersion = 20;
 inline constexpr absl::Duration kHeartbeatInterval = absl::Seconds(1);
 inline constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(5);
 

@@ -141,6 +141,7 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Map(
       header.nonce != address.nonce()) {
     return NotHere(address, "its memory holds another number");
   }
+  close(std::exchange(arena->fd_, -1));
   return arena;
 }
 
@@ -156,7 +157,7 @@ absl::Status ShmArena::MapFile() {
 
 ShmArena::~ShmArena() {
   if (base_ != nullptr) munmap(base_, kHeaderBytes + size_bytes());
-  close(fd_);
+  if (fd_ >= 0) close(fd_);
 }
 
 }  // namespace psring

@@ -57,7 +57,7 @@ class ShmArena {
   explicit ShmArena(int fd) : fd_(fd) {}
   absl::Status MapFile();
 
-  const int fd_;
+  int fd_;  // of its maker; -1: what is mapped needs none
   char* base_ = nullptr;
   proto::SharedMemory address_;
 };

@@ -1,17 +1,23 @@
 #include "collectives/peer_links.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "collectives/mailbox.h"
 #include "collectives/message.h"
 #include "collectives/shared_chunks.h"
 #include "collectives/tickets.h"
+#include "common/clock.h"
 #include "common/net/context.h"
 #include "common/net/socket.h"
 #include "tests/testing/soon.h"
@@ -60,6 +66,46 @@ class PeerLinksTest : public ::testing::Test {
     return links_[0]->SendChunk(1, std::move(chunk), bytes).bytes;
   }
 
+  // Says it to the other rank.
+  void Say(int rank, const std::string& text) {
+    CollectiveHeader word;
+    word.set_kind(CollectiveHeader::FAIL);
+    word.set_text(text);
+    word.set_code(1);
+    word.mutable_key()->set_name("x");
+    word.mutable_key()->set_set_size(2);
+    links_[rank]->Send(1 - rank, std::move(word));
+  }
+  // What the other has said by letter; empty: nothing more.
+  std::string NextText(int rank) {
+    auto letter = links_[rank]->NextLetter();
+    if (!letter.has_value()) return "";
+    EXPECT_EQ(letter->rank, 1 - rank);
+    if (!letter->frames.ok()) return letter->frames.status().ToString();
+    const auto message =
+        ParseCollective(*std::move(letter->frames), {0, rank, 2}, 1 - rank);
+    return message.ok() ? message->header.text() : message.status().ToString();
+  }
+  static std::string Long(int number) {
+    return absl::StrCat(number, std::string(kMaxTextBytes - 100, 'x'));
+  }
+  // Both ranks use their mailboxes.
+  void ChangeOver() {
+    Connect(true, true);
+    Say(0, "first");
+    links_[1]->OnOffer(Receive(1).header);
+    EXPECT_EQ(Receive(1).header.text(), "first");
+    links_[0]->OnOffer(Receive(0).header);
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(Receive(rank).header.kind(), CollectiveHeader::ACCEPT);
+      links_[rank]->OnAccept(1 - rank);
+    }
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(Receive(rank).header.kind(), CollectiveHeader::MAILBOX);
+      EXPECT_EQ(links_[rank]->OnMailbox(1 - rank), absl::OkStatus());
+    }
+  }
+
   Context context_;
   CollectiveJob jobs_[2];
   std::unique_ptr<Socket> inboxes_[2];
@@ -79,6 +125,7 @@ TEST_F(PeerLinksTest, ChunksGoThroughMemoryOnceTheOtherHasSaidThatItIsThere) {
   EXPECT_EQ(in_message.payload.size(), kChunkBytes);
 
   links_[1]->OnOffer(offer.header);
+  ASSERT_EQ(Receive(0).header.kind(), CollectiveHeader::OFFER);
   ASSERT_EQ(Receive(0).header.kind(), CollectiveHeader::ACCEPT);
   links_[0]->OnAccept(1);
   EXPECT_EQ(Send(bytes_), kSharedChunkBytes);
@@ -96,6 +143,92 @@ TEST_F(PeerLinksTest, ChunksGoThroughMemoryOnceTheOtherHasSaidThatItIsThere) {
     EXPECT_EQ(Send(bytes_), kSharedChunkBytes);
   }
   EXPECT_EQ(Send(bytes_), kChunkBytes);
+}
+
+// The order of messages stays when a rank changes over to its mailbox.
+TEST_F(PeerLinksTest, MessagesGoThroughMailboxesOnceBothHaveAccepted) {
+  Connect(true, true);
+  Say(0, "in a message");
+  EXPECT_EQ(links_[1]->OnMailbox(0).code(), absl::StatusCode::kInvalidArgument);
+  links_[1]->OnOffer(Receive(1).header);
+  EXPECT_EQ(Receive(1).header.text(), "in a message");
+  links_[0]->OnOffer(Receive(0).header);
+  EXPECT_EQ(Receive(0).header.kind(), CollectiveHeader::ACCEPT);
+  links_[0]->OnAccept(1);
+  Say(0, "in the mailbox");
+  EXPECT_EQ(Receive(1).header.kind(), CollectiveHeader::ACCEPT);
+  links_[1]->OnAccept(0);
+  Say(1, "back");
+  EXPECT_EQ(NextText(1), "") << "rank 0 has not said so";
+  EXPECT_EQ(Receive(1).header.kind(), CollectiveHeader::MAILBOX);
+  EXPECT_EQ(links_[1]->OnMailbox(0), absl::OkStatus());
+  EXPECT_FALSE(links_[1]->PrepareToSleep());
+  EXPECT_EQ(NextText(1), "in the mailbox");
+  EXPECT_TRUE(links_[1]->PrepareToSleep());
+  EXPECT_EQ(links_[1]->OnMailbox(0).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Receive(0).header.kind(), CollectiveHeader::MAILBOX);
+  EXPECT_EQ(links_[0]->OnMailbox(1), absl::OkStatus());
+  EXPECT_EQ(NextText(0), "back");
+}
+
+// Both say more than their mailboxes take, and wait with no other end than the
+// doorbell.
+TEST_F(PeerLinksTest, NobodySleepsThroughALetterOrRoomForOne) {
+  ChangeOver();
+  constexpr int kBatches = 200, kBatch = 40;
+  std::thread ranks[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks[rank] = std::thread([this, rank] {
+      int come = 0;
+      for (int batch = 0; batch < kBatches; ++batch) {
+        for (int i = 0; i < kBatch; ++i) Say(rank, Long(batch * kBatch + i));
+        while (come < (batch + 1) * kBatch) {
+          const std::string text = NextText(rank);
+          if (!text.empty()) {
+            ASSERT_TRUE(text == Long(come++));
+            continue;
+          }
+          pollfd doorbell = {links_[rank]->doorbell_fd(), POLLIN, 0};
+          if (links_[rank]->PrepareToSleep()) {
+            ASSERT_EQ(poll(&doorbell, 1, 20'000), 1) << "nobody rings";
+          }
+          links_[rank]->Wake();
+        }
+      }
+      links_[rank]->Finish({}, Soon());
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST_F(PeerLinksTest, TheEndWaitsForThoseWhoReadAndStay) {
+  ChangeOver();
+  std::thread reads([this] {
+    const Time deadline = Soon();
+    for (int i = 0; i < 100 && Now() < deadline;) {
+      const std::string text = NextText(1);
+      if (text.empty()) continue;
+      EXPECT_TRUE(text == Long(i));
+      ++i;
+    }
+  });
+  for (int i = 0; i < 100; ++i) Say(0, Long(i));
+  links_[0]->Finish({}, Soon());
+  reads.join();
+  EXPECT_EQ(NextText(1), "");
+
+  for (int i = 0; i < 100; ++i) Say(0, Long(i));
+  const Time start = Now();
+  links_[0]->Finish({1}, start + absl::Seconds(20));
+  EXPECT_LT(Now() - start, absl::Seconds(10)) << "rank 1 has left";
+
+  // Both end, and each has something to say.
+  for (int i = 0; i < 100; ++i) Say(1, Long(i));
+  const Time deadline = Now() + absl::Seconds(20);
+  std::thread other([&] { links_[1]->Finish({}, deadline); });
+  links_[0]->Finish({}, deadline);
+  other.join();
+  EXPECT_LT(Now(), deadline);
 }
 
 TEST_F(PeerLinksTest, WhoSharesNoMemoryAcceptsAndOffersNone) {
@@ -122,8 +255,14 @@ TEST_F(PeerLinksTest, AnOfferOfSomethingElseIsNotAccepted) {
   }
   const auto memory = SharedChunks::Create();
   ASSERT_TRUE(memory.ok()) << memory.status();
-  jobs_[1].pids[0] = getppid();  // it is another process's
+  const auto boxes = Mailboxes::Create(2);
+  ASSERT_TRUE(boxes.ok()) << boxes.status();
+  offer.set_mailboxes((*boxes)->address().SerializeAsString());
   offer.set_shared_memory((*memory)->address().SerializeAsString());
+  offer.clear_mailboxes();
+  links_[1]->OnOffer(offer);
+  offer.set_mailboxes((*boxes)->address().SerializeAsString());
+  jobs_[1].pids[0] = getppid();  // it is another process's
   links_[1]->OnOffer(offer);
   CollectiveMessage chunk;
   chunk.header.set_slot_number(1);

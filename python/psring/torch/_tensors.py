@@ -37,7 +37,8 @@ def untraced_methods(kind: Any) -> Any:
     """torch.compile does not trace the methods of this class. torch's C++ code calls them, as DistributedDataParallel
     does within a compiled model, and Dynamo lets no code touch the attributes of a process group."""
     for name, member in list(vars(kind).items()):
-        if inspect.isfunction(member) and name not in ("__init__", "__del__"):
+        called = not name.startswith("_") or hasattr(kind.__base__, name)  # the others are called by these alone
+        if inspect.isfunction(member) and called and name not in ("__init__", "__del__"):
             setattr(kind, name, untraced(member))
     return kind
 
