@@ -192,7 +192,6 @@ class SupervisedJob {
     while (signals_->received() == 0 &&
            !printer_.block().Flush(absl::Milliseconds(100))) {
     }
-    printer_.block().Draw({});  // where what was left has kept it
   }
 
   const Cancellation& cancellation() const { return cancellation_; }

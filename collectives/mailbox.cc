@@ -26,9 +26,13 @@ constexpr int64_t kBoxBytes = kPage + kMailboxBytes;
 static_assert(sizeof(MailboxState) <= kPage);
 static_assert((kMailboxBytes & (kMailboxBytes - 1)) == 0);
 
-// An arena begins with a page that says whether its rank sleeps.
-std::atomic<uint32_t>& Asleep(ShmArena& arena) {
-  return *reinterpret_cast<std::atomic<uint32_t>*>(arena.data());
+// An arena begins with a page about its rank.
+struct RankState {
+  alignas(64) std::atomic<uint32_t> asleep;
+  alignas(64) std::atomic<uint32_t> reads_no_more;
+};
+RankState& StateOf(ShmArena& arena) {
+  return *reinterpret_cast<RankState*>(arena.data());
 }
 
 int64_t OffsetOf(int rank) { return kPage + rank * kBoxBytes; }
@@ -53,7 +57,7 @@ MailWriter::MailWriter(char* memory)
 
 size_t MailWriter::Push(absl::string_view bytes) {
   const uint64_t used = written_ - state_.read.load(std::memory_order_seq_cst);
-  if (used > kMailboxBytes) return 0;  // no reader counts so
+  if (used > kMailboxBytes) return 0;  // not a count of a real reader
   const size_t size = std::min<size_t>(bytes.size(), kMailboxBytes - used);
   const Place first = PlaceOf(written_, size);
   std::memcpy(ring_ + first.at, bytes.data(), first.size);
@@ -77,7 +81,8 @@ void MailWriter::Write(absl::string_view header, absl::string_view payload) {
 
 bool MailWriter::Flush() {
   bool any = false;
-  // Room that is made while it says that it waits is seen, or told.
+  // It says that it waits and looks again, so that room which the reader makes
+  // is either seen here or told.
   for (const bool waits : {false, true}) {
     if (kept_.empty()) break;
     if (waits) state_.writer_waits.store(1, std::memory_order_seq_cst);
@@ -86,7 +91,7 @@ bool MailWriter::Flush() {
     any |= size > 0;
     kept_from_ += size;
     if (kept_from_ == kept_.size()) {
-      kept_ = std::string();  // with the memory of its largest size
+      kept_ = std::string();  // frees its memory
       kept_from_ = 0;
     } else if (kept_from_ > kept_.size() / 2) {
       kept_.erase(0, std::exchange(kept_from_, 0));
@@ -177,11 +182,17 @@ absl::StatusOr<MailWriter> Mailboxes::Open(int rank) {
   return MailWriter(arena_->data() + OffsetOf(rank));
 }
 
-void Mailboxes::Sleep() { Asleep(*arena_).store(1, std::memory_order_seq_cst); }
+void Mailboxes::Sleep() {
+  StateOf(*arena_).asleep.store(1, std::memory_order_seq_cst);
+}
 
 void Mailboxes::Wake() {
-  Asleep(*arena_).store(0, std::memory_order_seq_cst);
+  StateOf(*arena_).asleep.store(0, std::memory_order_seq_cst);
   doorbell_->Clear();
+}
+
+void Mailboxes::ReadNoMore() {
+  StateOf(*arena_).reads_no_more.store(1, std::memory_order_seq_cst);
 }
 
 absl::StatusOr<std::unique_ptr<PeerMailboxes>> PeerMailboxes::Map(
@@ -205,8 +216,12 @@ MailReader PeerMailboxes::Open(int rank) {
   return MailReader(arena_->data() + OffsetOf(rank));
 }
 
+bool PeerMailboxes::ReadsNoMore() const {
+  return StateOf(*arena_).reads_no_more.load(std::memory_order_seq_cst) != 0;
+}
+
 void PeerMailboxes::Notify() {
-  std::atomic<uint32_t>& asleep = Asleep(*arena_);
+  std::atomic<uint32_t>& asleep = StateOf(*arena_).asleep;
   if (asleep.load(std::memory_order_seq_cst) != 0 &&
       asleep.exchange(0, std::memory_order_seq_cst) != 0) {
     button_->Ring();

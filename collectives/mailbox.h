@@ -43,7 +43,7 @@ class MailWriter {
 
   // Never blocks: keeps what there is no room for.
   void Write(absl::string_view header, absl::string_view payload);
-  // Writes what is kept, as far as there is room; whether there was any.
+  // Writes what is kept, as far as there is room; whether it wrote anything.
   bool Flush();
   bool keeps_any() const { return !kept_.empty(); }
 
@@ -106,6 +106,9 @@ class Mailboxes {
   void Wake();
   int fd() const { return doorbell_->fd(); }
 
+  // Tells the others, who are to be notified, that this rank ends.
+  void ReadNoMore();
+
  private:
   Mailboxes(std::unique_ptr<ShmArena> arena, std::unique_ptr<Doorbell> doorbell)
       : arena_(std::move(arena)), doorbell_(std::move(doorbell)) {}
@@ -124,6 +127,9 @@ class PeerMailboxes {
 
   // The reader of what it writes for `rank`; this object outlives it.
   MailReader Open(int rank);
+
+  // Whether it has ended: what is kept for it is in vain.
+  bool ReadsNoMore() const;
 
   // After something has changed that it may wait for: rings if it sleeps.
   void Notify();

@@ -55,6 +55,7 @@ void Mesh::Run() {
   FailAll(absl::CancelledError(
               absl::StrCat("rank ", job_.rank, " has ended its collectives")),
           Tell::kSet);
+  if (options_.ranks_left) left_ = options_.ranks_left();
   if (links_.has_value()) links_->Finish(left_, Now() + kLastPatience);
   inbox_->Acknowledge();
 }
@@ -81,7 +82,8 @@ void Mesh::AwaitWork(Time now) {
   if (live && idle && unacknowledged_) until = last_busy_ + kAcknowledgeAfter;
   if (links_.has_value()) {
     // So that others, which may not be broken, have room.
-    while (!broken_.ok() && links_->NextLetter().has_value()) {
+    for (int i = 0; !broken_.ok() && i < kMaxMessagesAtOnce; ++i) {
+      if (!links_->NextLetter().has_value()) break;
     }
     if (!links_->PrepareToSleep()) until = now;
   }

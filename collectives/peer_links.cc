@@ -187,26 +187,32 @@ void PeerLinks::Flush() {
   }
 }
 
+bool PeerLinks::KeepsAny(absl::Span<const int> left) const {
+  for (int rank = 0; rank < job_.size(); ++rank) {
+    const Peer& peer = by_rank_[rank];
+    if (peer.writer.has_value() && peer.writer->keeps_any() &&
+        !peer.boxes->ReadsNoMore() && !absl::c_linear_search(left, rank)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void PeerLinks::Finish(absl::Span<const int> left, Time deadline) {
-  const auto keeps_any = [&] {
-    for (int rank = 0; rank < job_.size(); ++rank) {
-      const std::optional<MailWriter>& writer = by_rank_[rank].writer;
-      if (writer.has_value() && writer->keeps_any() &&
-          !absl::c_linear_search(left, rank)) {
-        return true;
-      }
-    }
-    return false;
-  };
-  while (keeps_any() && Now() < deadline) {
+  if (own_boxes_ == nullptr) return;
+  while (KeepsAny(left) && Now() < deadline) {
     // They may wait for room, too.
-    while (NextLetter().has_value()) {
+    while (Now() < deadline && NextLetter().has_value()) {
     }
-    if (PrepareToSleep() && keeps_any()) {
+    if (PrepareToSleep() && KeepsAny(left)) {
       const int doorbell[] = {doorbell_fd()};
       Wait(absl::Span<Socket* const>(), doorbell, deadline).IgnoreError();
     }
     Wake();
+  }
+  own_boxes_->ReadNoMore();
+  for (Peer& peer : by_rank_) {
+    if (peer.boxes != nullptr) peer.boxes->Notify();
   }
 }
 

@@ -53,8 +53,9 @@ class PeerLinks : public Outbox {
   // It has changed over to its mailbox. INVALID_ARGUMENT where that is not to
   // be read here, or it has done so before.
   absl::Status OnMailbox(int rank);
-  // The next message of a mailbox, as a ROUTER's socket would have it with the
-  // identity `peer`, or why no more come from there; nothing: there is none.
+  // A letter: the next message of a mailbox, as a ROUTER's socket would have it
+  // with the identity `peer`, or why no more come from there; nothing: there is
+  // none.
   struct Letter {
     int rank = 0;
     std::string peer;
@@ -76,8 +77,8 @@ class PeerLinks : public Outbox {
   const std::vector<Socket*>& sockets() const { return sockets_; }
   // At ranks that have `left` nobody may listen any more, which is no error.
   void Tend(absl::Span<const int> left);
-  // At the end: waits until all that was said to those who have not `left` is
-  // in their mailboxes. What they say meanwhile is lost.
+  // At the end: waits until all that was said to those who have not `left`, who
+  // need nothing more, is in their mailboxes. What they say meanwhile is lost.
   void Finish(absl::Span<const int> left, Time deadline);
 
   // The first error of a socket.
@@ -95,8 +96,9 @@ class PeerLinks : public Outbox {
     std::unique_ptr<PeerChunks> chunks;
     std::unique_ptr<PeerMailboxes> boxes;
     std::optional<MailWriter> writer;  // nothing: the socket is in use
-    std::optional<MailReader> reader;  // nothing: it has not changed over,
-    bool changed_over = false;         // or has written what is no message
+    bool changed_over = false;         // it has, to its mailbox
+    std::optional<MailReader> reader;  // nothing: before that, or after what
+                                       // is no message
     std::string reader_name;           // which nobody else has, nor guesses
   };
 
@@ -109,6 +111,8 @@ class PeerLinks : public Outbox {
   void Offer(int rank);
   void MaybeChangeOver(int rank);
   bool HasLetters() const;
+  // For ranks that have not `left` and still read.
+  bool KeepsAny(absl::Span<const int> left) const;
   void Flush();
 
   Context& context_;

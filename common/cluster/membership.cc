@@ -279,8 +279,10 @@ std::vector<Membership::Outgoing> Membership::OnLeave(
     const std::string when = state_ == State::kForming
                                  ? " before the job was complete"
                                  : AtStep(member.step);
-    return End(absl::AbortedError(
-        absl::StrCat(who, " failed", when, ": ", error, DescribeStop(now))));
+    const bool of_silence = absl::StrContains(error, "the coordinator");
+    return End(
+        absl::AbortedError(absl::StrCat(who, " failed", when, ": ", error,
+                                        of_silence ? DescribeStop(now) : "")));
   }
   if (state_ == State::kForming || member.process.role() == proto::PS) {
     return End(absl::AbortedError(

@@ -132,8 +132,8 @@ std::string DescribeStop(Time now) {
   const absl::Duration since = now - LastStop();
   const bool recent = TimeStopped() > absl::ZeroDuration() &&
                       since >= absl::ZeroDuration() && since < kAfterStop;
-  return recent ? ". This process, which has the coordinator, was stopped "
-                  "shortly before: others may have given it up"
+  return recent ? ". The coordinator's process was stopped shortly before: "
+                  "others may have given it up"
                 : "";
 }
 

@@ -63,8 +63,8 @@ const Participant* FindCulprit(const Participants& participants, Time now);
 // What it does, or for how long nothing has been heard from it.
 std::string DescribeCulprit(const Participant& culprit, Time now);
 
-// That this process, which has the coordinator, was stopped a moment ago and
-// others may have given it up: a sentence to append, or empty.
+// That this process, the coordinator's, was stopped a moment ago and others may
+// have given it up: a sentence to append, or empty.
 std::string DescribeStop(Time now);
 
 // What may be the cause where `lost`, which is silent, is not alone with it:

@@ -49,8 +49,8 @@ TEST(PauseTest, OfTheCoordinatorForTooLongIsSaid) {
   job[host].Signal(SIGCONT);
   EXPECT_EQ(job[host].Wait(Soon()), 1);
   EXPECT_THAT(LastLine(job[host].Output()),
-              ::testing::HasSubstr("This process, which has the coordinator, "
-                                   "was stopped shortly before"));
+              ::testing::HasSubstr(
+                  "The coordinator's process was stopped shortly before"));
 }
 
 // As SIGSTOP of a process group, a batch system that suspends a job, or a
