@@ -109,13 +109,13 @@ def script(tmp_path):
 def test_a_terminal_shows_how_far_a_script_is_below_its_lines(script):
     command, stop = script
     shown = Shown(PROGRAM, "run", "-n", "2", "--", *command)
-    shown.wait_for(r"step \d+  loss 0\.2500  [\d.]+ steps/s\r?\nring, 2 workers")
+    shown.wait_for(r"step [\d,]+  loss 0\.2500  [\d.]+ steps/s\r?\nring, 2 workers")
     shown.wait_for(r"a line of 100")
     stop.touch()
     assert shown.end() == 0, shown.text
     screen = shown.screen()
     assert all(re.match(r"\[worker [01]\] ", line) for line in screen if line), screen
-    assert sum("a line of 100" in line for line in screen) == 2, screen
+    assert sum(line.endswith("a line of 100") for line in screen) == 2, screen
     assert "\x1b[32m[worker" in shown.text
     drawn = re.findall(r"\x1b\[J([^\x1b]+)", shown.text)
     assert max(len(line) for block in drawn for line in block.splitlines() if line.startswith("step")) < 60
@@ -150,7 +150,7 @@ def test_the_trainers_bar_and_stacks_without_colours():
     shown = Shown(
         PROGRAM, "launch", "--mode=ps", "--workers=2", "--", "--data=digits", "--epochs=1000", "--slow=worker:1:x3",
         "--device=cpu", NO_COLOR="1")  # fmt: skip
-    shown.wait_for(r"\[\.+\] step \d+ of 6\d,\d+  loss \d\.\d+")
+    shown.wait_for(r"\[[#.]+\] step [\d,]+ of 6\d,\d+  loss \d\.\d+")
     shown.wait_for(r"ps-bsp, 2 workers, 1 server; the slowest: worker 1 \(")
     shown.process.send_signal(signal.SIGUSR1)
     shown.wait_for(r"\[worker 0\].* psring worker: SIGUSR1: what the threads of pid \d+ do:")
