@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/message.h"
+#include "common/net/wake_count.h"
 
 namespace psring {
 
@@ -28,7 +29,7 @@ static_assert((kMailboxBytes & (kMailboxBytes - 1)) == 0);
 
 // An arena begins with a page about its rank.
 struct RankState {
-  alignas(64) std::atomic<uint32_t> asleep;
+  WakeCount news;  // of which the others have notified it
   alignas(64) std::atomic<uint32_t> reads_no_more;
 };
 RankState& StateOf(ShmArena& arena) {
@@ -182,12 +183,13 @@ absl::StatusOr<MailWriter> Mailboxes::Open(int rank) {
   return MailWriter(arena_->data() + OffsetOf(rank));
 }
 
-void Mailboxes::Sleep() {
-  StateOf(*arena_).asleep.store(1, std::memory_order_seq_cst);
+bool Mailboxes::Sleep() {
+  WakeCount& news = StateOf(*arena_).news;
+  return news.PrepareToSleep(news.count() + 1);
 }
 
 void Mailboxes::Wake() {
-  StateOf(*arena_).asleep.store(0, std::memory_order_seq_cst);
+  StateOf(*arena_).news.WakeUp();
   doorbell_->Clear();
 }
 
@@ -221,11 +223,7 @@ bool PeerMailboxes::ReadsNoMore() const {
 }
 
 void PeerMailboxes::Notify() {
-  std::atomic<uint32_t>& asleep = StateOf(*arena_).asleep;
-  if (asleep.load(std::memory_order_seq_cst) != 0 &&
-      asleep.exchange(0, std::memory_order_seq_cst) != 0) {
-    button_->Ring();
-  }
+  if (StateOf(*arena_).news.Add(1)) button_->Ring();
 }
 
 }  // namespace psring

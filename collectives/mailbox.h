@@ -9,8 +9,8 @@
 //   sizes   = two of 4 bytes, of the host's order: header's and payload's
 //
 // Each rank has all that it writes in one arena (common/net/shm_arena.h), and
-// there says whether it sleeps: then whoever has written something for it, or
-// made room, rings its doorbell.
+// there a count of news (common/net/wake_count.h): whoever has written
+// something for it, or made room, rings its doorbell if it sleeps.
 #ifndef PSRING_COLLECTIVES_MAILBOX_H_
 #define PSRING_COLLECTIVES_MAILBOX_H_
 
@@ -101,8 +101,9 @@ class Mailboxes {
   absl::StatusOr<MailWriter> Open(int rank);
 
   // From Sleep on until Wake, news make fd() readable. So a rank that wants to
-  // wait sleeps first, and then looks whether there is anything to do.
-  void Sleep();
+  // wait sleeps first, and then looks whether there is anything to do. False:
+  // there is.
+  bool Sleep();
   void Wake();
   int fd() const { return doorbell_->fd(); }
 

@@ -189,7 +189,7 @@ void Mesh::Receive(Time now) {
     if (letter->frames.ok()) {
       Hear(*std::move(letter->frames), letter->rank, now);
     } else {
-      Drop(letter->peer, letter->frames.status(), letter->rank);
+      Drop("mailbox", letter->frames.status(), letter->rank);
     }
   }
 }

@@ -49,7 +49,6 @@ Outbox::SentChunk PeerLinks::SendChunk(int rank, CollectiveHeader header,
 }
 
 uint32_t PeerLinks::Share(int rank, absl::string_view bytes, int num_slots) {
-  if (shares_memory_ && !by_rank_[rank].offered) Offer(rank);
   if (!by_rank_[rank].reads_memory) return 0;
   return static_cast<uint32_t>(own_->Put(bytes, num_slots) + 1);
 }
@@ -147,14 +146,14 @@ std::optional<PeerLinks::Letter> PeerLinks::NextLetter() {
     if (peer.reader->TakeWriterWaits()) peer.boxes->Notify();
     if (!mail.ok()) {
       peer.reader.reset();
-      return Letter{last_reader_, peer.reader_name, mail.status()};
+      return Letter{last_reader_, mail.status()};
     }
     if (!mail->has_value()) continue;
     Frames frames;
     frames.push_back(Frame::Copy(peer.reader_name));
     frames.push_back(std::move((*mail)->header));
     frames.push_back(std::move((*mail)->payload));
-    return Letter{last_reader_, peer.reader_name, std::move(frames)};
+    return Letter{last_reader_, std::move(frames)};
   }
   return std::nullopt;
 }
@@ -167,14 +166,10 @@ bool PeerLinks::HasLetters() const {
 
 bool PeerLinks::PrepareToSleep() {
   if (own_boxes_ == nullptr) return true;
-  if (HasLetters()) {
-    Flush();
-    return false;
-  }
-  // First: whoever makes room, or writes, after a look rings.
-  own_boxes_->Sleep();
+  // First: whoever makes room, or writes, after the looks below rings.
+  const bool asleep = !HasLetters() && own_boxes_->Sleep();
   Flush();
-  return !HasLetters();
+  return asleep && !HasLetters();
 }
 
 void PeerLinks::Wake() {

@@ -53,12 +53,10 @@ class PeerLinks : public Outbox {
   // It has changed over to its mailbox. INVALID_ARGUMENT where that is not to
   // be read here, or it has done so before.
   absl::Status OnMailbox(int rank);
-  // A letter: the next message of a mailbox, as a ROUTER's socket would have it
-  // with the identity `peer`, or why no more come from there; nothing: there is
-  // none.
+  // A letter: the next message of a mailbox, as a ROUTER's socket would have
+  // it, or why no more come from there; nothing: there is none.
   struct Letter {
     int rank = 0;
-    std::string peer;
     absl::StatusOr<Frames> frames;
   };
   std::optional<Letter> NextLetter();

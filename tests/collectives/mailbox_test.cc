@@ -96,12 +96,12 @@ TEST_F(MailboxTest, KeepsWhatThereIsNoRoomFor) {
 TEST_F(MailboxTest, RingsForWhoSleeps) {
   peer_->Notify();
   EXPECT_FALSE(IsReadable(own_->fd()));
-  own_->Sleep();
+  EXPECT_TRUE(own_->Sleep());
   peer_->Notify();
   EXPECT_TRUE(IsReadable(own_->fd()));
   own_->Wake();
   EXPECT_FALSE(IsReadable(own_->fd()));
-  own_->Sleep();
+  EXPECT_TRUE(own_->Sleep());
   own_->Wake();
   peer_->Notify();
   EXPECT_FALSE(IsReadable(own_->fd()));
@@ -124,10 +124,10 @@ TEST_F(MailboxTest, LosesNothingBetweenThreads) {
       writer_->Write(absl::StrCat(i), std::string(size_of(i), 'a' + i % 26));
       (*to_reader)->Notify();
       while (writer_->keeps_any()) {
-        own_->Sleep();
+        const bool asleep = own_->Sleep();
         if (writer_->Flush()) {
           (*to_reader)->Notify();
-        } else {
+        } else if (asleep) {
           ASSERT_NO_FATAL_FAILURE(await(*own_));
         }
         own_->Wake();
@@ -145,8 +145,7 @@ TEST_F(MailboxTest, LosesNothingBetweenThreads) {
       ++i;
       continue;
     }
-    (*back)->Sleep();
-    if (!reader_->HasInput()) {
+    if ((*back)->Sleep() && !reader_->HasInput()) {
       ASSERT_NO_FATAL_FAILURE(await(**back));
     }
     (*back)->Wake();

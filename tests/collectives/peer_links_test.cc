@@ -195,7 +195,9 @@ TEST_F(PeerLinksTest, NobodySleepsThroughALetterOrRoomForOne) {
           links_[rank]->Wake();
         }
       }
-      links_[rank]->Finish({}, Soon());
+      const Time deadline = Soon();
+      links_[rank]->Finish({}, deadline);
+      EXPECT_LT(Now(), deadline);
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -247,17 +249,17 @@ TEST_F(PeerLinksTest, WhoSharesNoMemoryAcceptsAndOffersNone) {
 
 TEST_F(PeerLinksTest, AnOfferOfSomethingElseIsNotAccepted) {
   Connect(true, true);
+  const auto boxes = Mailboxes::Create(2);
+  ASSERT_TRUE(boxes.ok()) << boxes.status();
   CollectiveHeader offer;
   offer.set_sender(0);
+  offer.set_mailboxes((*boxes)->address().SerializeAsString());
   for (const char* text : {"", "no SharedMemory", "\x08\x01"}) {
     offer.set_shared_memory(text);
     links_[1]->OnOffer(offer);
   }
   const auto memory = SharedChunks::Create();
   ASSERT_TRUE(memory.ok()) << memory.status();
-  const auto boxes = Mailboxes::Create(2);
-  ASSERT_TRUE(boxes.ok()) << boxes.status();
-  offer.set_mailboxes((*boxes)->address().SerializeAsString());
   offer.set_shared_memory((*memory)->address().SerializeAsString());
   offer.clear_mailboxes();
   links_[1]->OnOffer(offer);

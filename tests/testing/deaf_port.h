@@ -1,4 +1,4 @@
-// A port of this host that nobody listens at.
+// Ports of this host that nobody listens at, or answers at.
 #ifndef PSRING_TESTS_TESTING_DEAF_PORT_H_
 #define PSRING_TESTS_TESTING_DEAF_PORT_H_
 
@@ -35,9 +35,20 @@ class DeafPort {
   int port() const { return port_; }
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
 
- private:
+ protected:
   const int fd_;
+
+ private:
   int port_ = 0;
+};
+
+// The kernel takes whoever connects.
+class SilentPort : public DeafPort {
+ public:
+  SilentPort() { EXPECT_EQ(listen(fd_, 1), 0); }
+
+  // Blocks until somebody connects. The caller closes it.
+  int Accept() const { return accept(fd_, nullptr, nullptr); }
 };
 
 }  // namespace psring

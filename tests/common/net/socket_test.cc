@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -210,38 +209,28 @@ TEST(Socket, WhatWasSentLastArrivesAfterItsEnd) {
 // takes nothing in from a socket that lingers: what comes then, and a broken
 // connection after it, has to be nothing to it.
 TEST(Socket, ItsEndOutlivesAPeerThatSpeaksAndBreaksOff) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  ASSERT_EQ(listen(listener, 1), 0);  // at a port of 0.0.0.0 that is free
-  sockaddr_in address = {};
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size),
-            0);
-  {
-    Context context;
-    SocketOptions options;
-    options.linger = absl::Seconds(3);
-    auto dealer = Socket::Connect(
-        context, absl::StrCat("tcp://127.0.0.1:", ntohs(address.sin_port)),
-        options);
-    const int peer = accept(listener, nullptr, nullptr);
-    const auto say = [peer](const std::string& bytes) {
-      EXPECT_EQ(send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL),
-                bytes.size());
-    };
-    // More than what the kernel takes.
-    ASSERT_TRUE((*dealer)->Send(OneFrame(std::string(64 << 20, 'x'))).ok());
-    say(ZmtpGreeting() + ZmtpReady());
-    std::string begun(1 << 20, ' ');
-    EXPECT_EQ(recv(peer, begun.data(), begun.size(), MSG_WAITALL),
-              begun.size());
-    dealer->reset();
-    absl::SleepFor(absl::Milliseconds(300));
-    say(std::string("\0\1x", 3));  // a message of one byte
-    absl::SleepFor(absl::Milliseconds(300));
-    close(peer);
-  }
-  close(listener);
-}
+  const SilentPort port;
+  Context context;
+  SocketOptions options;
+  options.linger = absl::Seconds(3);
+  auto dealer =
+      Socket::Connect(context, absl::StrCat("tcp://", port.address()), options);
+  const int peer = port.Accept();
+  const auto say = [peer](const std::string& bytes) {
+    EXPECT_EQ(send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              bytes.size());
+  };
+  // More than what the kernel takes.
+  ASSERT_TRUE((*dealer)->Send(OneFrame(std::string(64 << 20, 'x'))).ok());
+  say(ZmtpGreeting() + ZmtpReady());
+  std::string begun(1 << 20, ' ');
+  EXPECT_EQ(recv(peer, begun.data(), begun.size(), MSG_WAITALL), begun.size());
+  dealer->reset();
+  absl::SleepFor(absl::Milliseconds(300));
+  say(std::string("\0\1x", 3));  // a message of one byte
+  absl::SleepFor(absl::Milliseconds(300));
+  close(peer);
+}  // the context waits for what lingers
 
 TEST(Socket, KeepsWhatItsPeerDoesNotKnowToHaveArrived) {
   Context context;
