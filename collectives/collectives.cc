@@ -1,13 +1,11 @@
 #include "collectives/collectives.h"
 
 #include <algorithm>
-#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collectives/call.h"
-#include "collectives/mesh.h"
 #include "common/floating_point.h"
 
 namespace psring {
@@ -57,28 +55,28 @@ absl::Status CheckBytes(absl::Span<const int64_t> bytes, int expected) {
   return absl::OkStatus();
 }
 
+// A caller begins what is at most so large itself.
+constexpr int64_t kLargeBytes = 64 << 10;
+
 }  // namespace
+
+Collectives::Collectives(Context& context, const Cancellation& cancellation,
+                         const CollectivesOptions& options)
+    : mesh_(context, cancellation, tickets_, options, malformed_),
+      runner_(mesh_, tickets_) {}
 
 absl::StatusOr<std::unique_ptr<Collectives>> Collectives::Create(
     Context& context, const Cancellation& cancellation,
     const std::string& address, const CollectivesOptions& options) {
-  std::unique_ptr<Collectives> collectives(new Collectives());
-  std::promise<absl::StatusOr<std::string>> bound;
-  std::future<absl::StatusOr<std::string>> endpoint = bound.get_future();
-  Collectives& self = *collectives;
-  // What it holds by reference is this object's, whose destructor joins it.
-  self.thread_ = std::thread([&context, &cancellation, &self, options, address,
-                              bound = std::move(bound)]() mutable {
+  std::unique_ptr<Collectives> collectives(
+      new Collectives(context, cancellation, options));
+  auto endpoint = collectives->mesh_.Bind(address);
+  if (!endpoint.ok()) return endpoint.status();
+  collectives->endpoint_ = *std::move(endpoint);
+  collectives->thread_ = std::thread([&runner = collectives->runner_] {
     UseStandardFloatingPoint();
-    Mesh mesh(context, cancellation, self.tickets_, options, self.malformed_);
-    auto here = mesh.Bind(address);
-    const bool ok = here.ok();
-    bound.set_value(std::move(here));
-    if (ok) mesh.Run();
+    runner.Run();
   });
-  absl::StatusOr<std::string> result = endpoint.get();
-  if (!result.ok()) return result.status();
-  self.endpoint_ = *std::move(result);
   return collectives;
 }
 
@@ -130,9 +128,17 @@ absl::StatusOr<Call> Collectives::MakeCall(absl::string_view name, RankSet set,
   return call;
 }
 
-absl::StatusOr<int64_t> Collectives::Post(absl::StatusOr<Call> call) {
-  if (!call.ok()) return call.status();
-  return tickets_.Post(*std::move(call));
+absl::StatusOr<int64_t> Collectives::Post(std::optional<Call> call,
+                                          int64_t bytes) {
+  auto handle = tickets_.Post(std::move(call));
+  if (handle.ok()) runner_.OnPosted(/*large=*/bytes > kLargeBytes);
+  return handle;
+}
+
+absl::StatusOr<bool> Collectives::Wait(int64_t handle, absl::Duration timeout) {
+  return tickets_.Wait(handle, timeout, [this, handle](Time deadline) {
+    runner_.RunFor(handle, deadline);
+  });
 }
 
 absl::StatusOr<int64_t> Collectives::AllReduce(absl::string_view name,
@@ -146,7 +152,7 @@ absl::StatusOr<int64_t> Collectives::AllReduce(absl::string_view name,
   if (!call.ok()) return call.status();
   call->in = static_cast<const char*>(in);
   call->out = static_cast<char*>(out);
-  return Post(std::move(call));
+  return Post(*std::move(call), num_elements * SizeOf(how.dtype));
 }
 
 absl::StatusOr<int64_t> Collectives::AllGather(absl::string_view name,
@@ -162,7 +168,7 @@ absl::StatusOr<int64_t> Collectives::AllGather(absl::string_view name,
   call->bytes = {bytes};
   call->out = static_cast<char*>(place.out);
   call->out_bytes = place.bytes;
-  return Post(std::move(call));
+  return Post(*std::move(call), bytes);
 }
 
 absl::StatusOr<int64_t> Collectives::Broadcast(absl::string_view name,
@@ -181,7 +187,7 @@ absl::StatusOr<int64_t> Collectives::Broadcast(absl::string_view name,
                      absl::StrJoin(call->set, ","), "]"));
   }
   call->in = call->out = static_cast<char*>(data);
-  return Post(std::move(call));
+  return Post(*std::move(call), bytes);
 }
 
 absl::StatusOr<int64_t> Collectives::AllToAll(absl::string_view name,
@@ -198,7 +204,7 @@ absl::StatusOr<int64_t> Collectives::AllToAll(absl::string_view name,
   call->bytes.assign(bytes.begin(), bytes.end());
   call->out = static_cast<char*>(place.out);
   call->out_bytes = place.bytes;
-  return Post(std::move(call));
+  return Post(*std::move(call), *std::max_element(bytes.begin(), bytes.end()));
 }
 
 absl::StatusOr<int64_t> Collectives::ReduceScatter(
@@ -216,12 +222,17 @@ absl::StatusOr<int64_t> Collectives::ReduceScatter(
   if (!call.ok()) return call.status();
   call->in = static_cast<const char*>(in);
   call->out = static_cast<char*>(out);
-  return Post(std::move(call));
+  return Post(*std::move(call),
+              counts.empty() ? 0
+                             : *std::max_element(counts.begin(), counts.end()) *
+                                   SizeOf(how.dtype));
 }
 
 absl::StatusOr<int64_t> Collectives::Barrier(absl::string_view name,
                                              RankSet set) {
-  return Post(MakeCall(name, set, What(CollectiveCall::BARRIER)));
+  auto call = MakeCall(name, set, What(CollectiveCall::BARRIER));
+  if (!call.ok()) return call.status();
+  return Post(*std::move(call), 0);
 }
 
 absl::Status Collectives::SetOrder(int64_t handle, absl::string_view order) {
@@ -237,7 +248,7 @@ absl::StatusOr<int64_t> Collectives::JoinUneven() {
   if (size_ == 0) {
     return absl::InvalidArgumentError("a collective before the job is there");
   }
-  return tickets_.Post(std::nullopt);
+  return Post(std::nullopt, 0);
 }
 
 }  // namespace psring

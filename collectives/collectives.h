@@ -10,7 +10,7 @@
 // with an order (SetOrder). A name may be used again once its handle is done.
 // Names are remembered for ever, so they should not grow without end.
 //
-// One thread owns all sockets: see collectives/mesh.h. Which bytes go where:
+// Sockets and messages: collectives/mesh.h. Which bytes go where:
 // collectives/flow_plan.h.
 #ifndef PSRING_COLLECTIVES_COLLECTIVES_H_
 #define PSRING_COLLECTIVES_COLLECTIVES_H_
@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +29,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "collectives/dtype.h"
+#include "collectives/mesh.h"
+#include "collectives/mesh_runner.h"
 #include "collectives/options.h"
 #include "collectives/reduction.h"
 #include "collectives/tickets.h"
@@ -68,12 +71,12 @@ class Collectives {
   // Once, before any operation. Others may have begun.
   absl::Status Connect(CollectiveJob job);
 
-  // All below: any thread. What starts an operation never blocks, and returns
-  // its handle, above 0. Its memory stays where it is, and is neither changed
-  // nor read by the caller, until the handle is done or released. Errors are
-  // the caller's, INVALID_ARGUMENT, but for RESOURCE_EXHAUSTED (kMaxPending);
-  // all others are Wait's. A name has 1 to kMaxNameBytes, a tag up to
-  // kMaxTagBytes; tags must be equal on all ranks.
+  // All below: any thread. What starts an operation waits for nobody, and
+  // returns its handle, above 0. Its memory stays where it is, and is neither
+  // changed nor read by the caller, until the handle is done or released.
+  // Errors are the caller's, INVALID_ARGUMENT, but for RESOURCE_EXHAUSTED
+  // (kMaxPending); all others are Wait's. A name has 1 to kMaxNameBytes, a tag
+  // up to kMaxTagBytes; tags must be equal on all ranks.
 
   // out = postscale * reduction(prescale * in), elementwise: see reduction.h.
   // The same bits on all ranks: operands in the canonical order
@@ -123,9 +126,7 @@ class Collectives {
 
   // Blocks for at most `timeout`; whether the handle is done, or the error of
   // the operation. What is done stays until it is released.
-  absl::StatusOr<bool> Wait(int64_t handle, absl::Duration timeout) {
-    return tickets_.Wait(handle, timeout);
-  }
+  absl::StatusOr<bool> Wait(int64_t handle, absl::Duration timeout);
 
   // The main thread's calls of one `order` (up to kMaxNameBytes) follow each
   // other in the same order on all ranks: where two ranks wait for different
@@ -150,17 +151,21 @@ class Collectives {
   int64_t malformed() const { return malformed_; }
 
  private:
-  Collectives() = default;
+  Collectives(Context& context, const Cancellation& cancellation,
+              const CollectivesOptions& options);
 
   absl::StatusOr<Call> MakeCall(absl::string_view name, RankSet set,
                                 proto::CollectiveCall what) const;
-  absl::StatusOr<int64_t> Post(absl::StatusOr<Call> call);
+  // bytes: to or from one rank.
+  absl::StatusOr<int64_t> Post(std::optional<Call> call, int64_t bytes);
 
   std::string endpoint_;
   int rank_ = 0;
   int size_ = 0;  // 0: not connected
   std::atomic<int64_t> malformed_ = 0;
   Tickets tickets_;
+  Mesh mesh_;
+  MeshRunner runner_;
   std::thread thread_;
 };
 

@@ -18,7 +18,7 @@
 
 namespace psring {
 
-// The collectives' thread's own. What a rank may have here is bounded by its
+// For whoever runs the mesh. What a rank may have here is bounded by its
 // own limits: of its calls, and of the bytes that go along with them.
 class EarlyCalls {
  public:

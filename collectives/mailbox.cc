@@ -183,15 +183,17 @@ absl::StatusOr<MailWriter> Mailboxes::Open(int rank) {
   return MailWriter(arena_->data() + OffsetOf(rank));
 }
 
-bool Mailboxes::Sleep() {
+bool Mailboxes::Sleep(int num_news) {
   WakeCount& news = StateOf(*arena_).news;
-  return news.PrepareToSleep(news.count() + 1);
+  return news.PrepareToSleep(news.count() + num_news);
 }
 
 void Mailboxes::Wake() {
-  StateOf(*arena_).news.WakeUp();
+  StayAwake();
   doorbell_->Clear();
 }
+
+void Mailboxes::StayAwake() { StateOf(*arena_).news.WakeUp(); }
 
 void Mailboxes::ReadNoMore() {
   StateOf(*arena_).reads_no_more.store(1, std::memory_order_seq_cst);

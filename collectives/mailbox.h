@@ -35,7 +35,7 @@ inline constexpr int64_t kMailboxBytes = 64 << 10;  // on the way at once
 
 struct MailboxState;  // the counts, in shared memory
 
-// One thread's own.
+// One thread's at a time.
 class MailWriter {
  public:
   // Writes into a mailbox, whose memory outlives this.
@@ -63,7 +63,7 @@ struct Mail {
   Frame payload;
 };
 
-// One thread's own. The writer may write anything.
+// One thread's at a time. The writer may write anything.
 class MailReader {
  public:
   // Reads from a mailbox, whose memory outlives this.
@@ -88,7 +88,7 @@ class MailReader {
   std::optional<Mail> mail_;
 };
 
-// What this rank writes, and how it is woken. One thread's own.
+// What this rank writes, and how it is woken. One thread's at a time.
 class Mailboxes {
  public:
   // RESOURCE_EXHAUSTED as ShmArena's and Doorbell's.
@@ -100,11 +100,13 @@ class Mailboxes {
   // The one for `rank`. RESOURCE_EXHAUSTED as ShmArena's.
   absl::StatusOr<MailWriter> Open(int rank);
 
-  // From Sleep on until Wake, news make fd() readable. So a rank that wants to
-  // wait sleeps first, and then looks whether there is anything to do. False:
-  // there is.
-  bool Sleep();
+  // From Sleep on until Wake, so many news make fd() readable. So a rank that
+  // wants to wait sleeps first, and then looks whether there is anything to do.
+  // False: there is.
+  bool Sleep(int num_news);
   void Wake();
+  // As Wake, but fd() stays readable where it is.
+  void StayAwake();
   int fd() const { return doorbell_->fd(); }
 
   // Tells the others, who are to be notified, that this rank ends.
@@ -118,7 +120,7 @@ class Mailboxes {
   const std::unique_ptr<Doorbell> doorbell_;
 };
 
-// Another rank's. One thread's own.
+// Another rank's. One thread's at a time.
 class PeerMailboxes {
  public:
   // UNAVAILABLE as ShmArena's and DoorbellButton's, and where they are of

@@ -1,5 +1,6 @@
 #include "collectives/mesh.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +11,9 @@
 namespace psring {
 namespace {
 
-constexpr absl::Duration kTick = absl::Milliseconds(250);
+// After a call the thread looks at the time for so long, even if nothing is
+// under way: others may begin something without waking it.
+constexpr absl::Duration kUsedFor = absl::Seconds(10);
 // Long before kUnreachableAfter, which a sender counts from on where it has no
 // connection and what it has sent is not acknowledged.
 constexpr absl::Duration kAcknowledgeAfter = absl::Seconds(1);
@@ -30,28 +33,31 @@ absl::StatusOr<std::string> Mesh::Bind(const std::string& address) {
   return inbox_->endpoint();
 }
 
-void Mesh::Run() {
-  while (true) {
-    Tickets::Work work = tickets_.Take();
-    const Time now = Now();
-    if (work.job.has_value()) Connect(*std::move(work.job));
-    if (broken_.ok() && !cancellation_.status().ok()) {
-      FailAll(cancellation_.status(), Tell::kNobody);
-    }
-    for (Tickets::Posted& posted : work.posted) Begin(std::move(posted), now);
-    for (const int64_t handle : work.given_up) GiveUp(handle);
-    if (work.stop) break;
-    if (links_.has_value() && broken_.ok()) {
-      Receive(now);
-      SendChunks(now);
-      if (now >= next_tick_) {
-        next_tick_ = now + kTick;
-        OnTick(now);
-      }
-      if (!links_->status().ok()) FailAll(links_->status(), Tell::kNobody);
-    }
-    AwaitWork(now);
+bool Mesh::Turn(Hear hear) {
+  Tickets::Work work = tickets_.Take();
+  const Time now = Now();
+  if (work.job.has_value()) Connect(*std::move(work.job));
+  if (broken_.ok() && !cancellation_.status().ok()) {
+    FailAll(cancellation_.status(), Tell::kNobody);
   }
+  if (!work.posted.empty()) last_posted_ = now;
+  for (Tickets::Posted& posted : work.posted) Begin(std::move(posted), now);
+  for (const int64_t handle : work.given_up) GiveUp(handle);
+  if (work.stop || !links_.has_value()) return !work.stop;
+  if (broken_.ok()) {
+    if (hear == Hear::kSockets) Receive(now);
+    ReceiveLetters(now);
+    SendChunks(now);
+    if (now >= next_tick_) {
+      next_tick_ = now + kTick;
+      OnTick(now);
+    }
+    if (!links_->status().ok()) FailAll(links_->status(), Tell::kNobody);
+  }
+  return true;
+}
+
+void Mesh::End() {
   FailAll(absl::CancelledError(
               absl::StrCat("rank ", job_.rank, " has ended its collectives")),
           Tell::kSet);
@@ -60,38 +66,75 @@ void Mesh::Run() {
   inbox_->Acknowledge();
 }
 
-void Mesh::AwaitWork(Time now) {
+Mesh::Sleep Mesh::PrepareToSleep() {
+  const Time now = Now();
   const bool live = links_.has_value() && broken_.ok();
-  const bool idle = operations_.empty() && join_handle_ == 0;
   // What is broken stays so: neither its sockets nor its reason are news.
-  std::vector<int> fds = {tickets_.fd()};
-  if (broken_.ok()) fds.push_back(cancellation_.fd());
-  absl::Span<Socket* const> sockets;
-  if (live) sockets = links_->sockets();
+  Sleep sleep{.sockets = {}, .fds = {tickets_.fd()}, .until = now};
+  if (broken_.ok()) sleep.fds.push_back(cancellation_.fd());
+  if (live) sleep.sockets = links_->sockets();
   const int doorbell = links_.has_value() ? links_->doorbell_fd() : -1;
-  if (doorbell >= 0) fds.push_back(doorbell);
-  if (!idle) last_busy_ = now;
+  if (doorbell >= 0) sleep.fds.push_back(doorbell);
+  if (!is_idle()) last_busy_ = now;
   // Not after each operation: that would be a message more for each.
-  if (live && idle && unacknowledged_ &&
+  if (live && is_idle() && unacknowledged_ &&
       now >= last_busy_ + kAcknowledgeAfter) {
     inbox_->Acknowledge();
     unacknowledged_ = false;
   }
   Time until = now + absl::Hours(1);
-  if (live && !idle) until = next_tick_;
-  if (live && idle && unacknowledged_) until = last_busy_ + kAcknowledgeAfter;
+  if (live && now < last_posted_ + kUsedFor) until = now + kTick;
+  if (live && !is_idle()) until = next_tick_;
+  if (live && is_idle() && unacknowledged_) {
+    until = std::min(until, last_busy_ + kAcknowledgeAfter);
+  }
   if (links_.has_value()) {
     // So that others, which may not be broken, have room.
     for (int i = 0; !broken_.ok() && i < kMaxMessagesAtOnce; ++i) {
       if (!links_->NextLetter().has_value()) break;
     }
-    if (!links_->PrepareToSleep()) until = now;
+    if (!links_->PrepareToSleep()) return sleep;
   }
-  const absl::Status waited = Wait(sockets, fds, until);
-  if (!waited.ok() && broken_.ok()) FailAll(waited, Tell::kNobody);
-  if (links_.has_value()) links_->Wake();
-  if (live) links_->Tend(left_);
+  sleep.until = until;
+  return sleep;
 }
+
+void Mesh::OnWoken(const absl::Status& waited) {
+  if (!waited.ok() && broken_.ok()) FailAll(waited, Tell::kNobody);
+  if (!links_.has_value()) return;
+  links_->Wake();
+  if (broken_.ok()) links_->Tend(left_);
+}
+
+bool Mesh::NeedsNoSockets() const {
+  return links_.has_value() && broken_.ok() && links_->all_by_mailbox();
+}
+
+bool Mesh::HasNews() const {
+  return tickets_.HasWork() || links_->HasLetters();
+}
+
+// What else comes is seen to at the next tick.
+int Mesh::NumAwaited(int64_t handle) const {
+  const auto found = by_handle_.find(handle);
+  if (found == by_handle_.end() || operations_.size() > 1) return 1;
+  const Operation& operation = *found->second;
+  if (operation.agreed()) return 1;
+  return std::max<int>(1, static_cast<int>(operation.Awaited().size()));
+}
+
+void Mesh::AwaitNews(int64_t handle, Time deadline) {
+  if (!links_->PrepareToSleep(NumAwaited(handle))) return;
+  const int fds[] = {tickets_.fd(), cancellation_.fd(), links_->doorbell_fd()};
+  const absl::Status waited =
+      Wait(absl::Span<Socket* const>(), fds, std::min(deadline, next_tick_));
+  if (!waited.ok()) FailAll(waited, Tell::kNobody);
+  links_->Wake();
+}
+
+void Mesh::StayAwake() { links_->StayAwake(); }
+
+bool Mesh::LetNewsWake() { return links_->PrepareToSleep(); }
 
 void Mesh::Connect(CollectiveJob job) {
   job_ = std::move(job);
@@ -181,20 +224,23 @@ void Mesh::Receive(Time now) {
     unacknowledged_ = true;
     last_busy_ = now;
     const int rank = ProvenRank(**frames);
-    Hear(**std::move(frames), rank, now);
+    OnFrames(**std::move(frames), rank, now);
   }
+}
+
+void Mesh::ReceiveLetters(Time now) {
   for (int i = 0; i < kMaxMessagesAtOnce && broken_.ok(); ++i) {
     auto letter = links_->NextLetter();
     if (!letter.has_value()) return;
     if (letter->frames.ok()) {
-      Hear(*std::move(letter->frames), letter->rank, now);
+      OnFrames(*std::move(letter->frames), letter->rank, now);
     } else {
       Drop("mailbox", letter->frames.status(), letter->rank);
     }
   }
 }
 
-void Mesh::Hear(Frames frames, int proven_rank, Time now) {
+void Mesh::OnFrames(Frames frames, int proven_rank, Time now) {
   const std::string peer(frames[0].view());
   if (!filter_->Hears(peer)) return;
   const Addressee here{job_.epoch, job_.rank, job_.size()};
@@ -246,8 +292,13 @@ absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
       links_->OnAccept(static_cast<int>(header.sender()));
       return absl::OkStatus();
     case Header::MAILBOX:
+      // Not twice: then sockets may be waited on elsewhere (NeedsNoSockets).
+      if (absl::Status s = links_->OnMailbox(static_cast<int>(header.sender()));
+          !s.ok()) {
+        return s;
+      }
       inbox_->Acknowledge();  // its last message there
-      return links_->OnMailbox(static_cast<int>(header.sender()));
+      return absl::OkStatus();
     default:
       return absl::InternalError("a kind that was not checked");
   }

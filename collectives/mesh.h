@@ -1,4 +1,5 @@
-// The collectives' thread: sockets, messages, deadlines.
+// What this rank says and hears for its collectives: sockets, messages,
+// deadlines. Who runs it: collectives/mesh_runner.h.
 #ifndef PSRING_COLLECTIVES_MESH_H_
 #define PSRING_COLLECTIVES_MESH_H_
 
@@ -30,9 +31,12 @@
 
 namespace psring {
 
-// One thread's own, which makes, runs and destroys it.
+// One thread's at a time.
 class Mesh {
  public:
+  // Between OnTicks, while an operation is under way.
+  static constexpr absl::Duration kTick = absl::Milliseconds(250);
+
   // `malformed` counts the messages for which peers were dropped; any thread
   // reads it. All arguments outlive it.
   Mesh(Context& context, const Cancellation& cancellation, Tickets& tickets,
@@ -47,15 +51,48 @@ class Mesh {
   // Listens on `address`; its endpoint.
   absl::StatusOr<std::string> Bind(const std::string& address);
 
-  // Until the tickets say stop.
-  void Run();
+  enum class Hear { kSockets, kMailboxes };
+  // Does what there is to do: what callers want, what others say there, what
+  // time brings. Never blocks. False: the tickets say stop.
+  bool Turn(Hear hear);
+  // Fails what is under way, and says so to the others. Blocks for up to 2 s.
+  void End();
+
+  // What the collectives' thread waits for: Wait (socket.h), without a turn.
+  struct Sleep {
+    std::vector<Socket*> sockets;
+    std::vector<int> fds;
+    Time until;
+  };
+  Sleep PrepareToSleep();
+  // `waited`: what the wait has returned.
+  void OnWoken(const absl::Status& waited);
+
+  // Whether a turn with kMailboxes does all that there is to do, now and later,
+  // and touches no socket, so that another thread may wait on those meanwhile.
+  bool NeedsNoSockets() const;
+  // For whoever takes such turns. Whether there is something to do:
+  bool HasNews() const;
+  // Blocks until there may be, or until `deadline`. For a caller that waits for
+  // `handle`: of ranks that have yet to call, it awaits all.
+  void AwaitNews(int64_t handle, Time deadline);
+  // So that news wake nobody.
+  void StayAwake();
+  // So that news wake who waits as PrepareToSleep says. False: there are some.
+  bool LetNewsWake();
+
+  // Something is under way, or was posted, or was said and not yet written.
+  bool HasMoreToDo() const {
+    return !is_idle() || tickets_.HasWork() || links_->keeps_any();
+  }
 
  private:
   using Header = proto::CollectiveHeader;
 
   void Connect(CollectiveJob job);
-  // Waits for whatever there may be to do.
-  void AwaitWork(Time now);
+  bool is_idle() const { return operations_.empty() && join_handle_ == 0; }
+  // How many news a caller that waits for `handle` awaits.
+  int NumAwaited(int64_t handle) const;
 
   // What callers want.
   void Begin(Tickets::Posted posted, Time now);
@@ -64,8 +101,9 @@ class Mesh {
 
   // What others say.
   void Receive(Time now);
+  void ReceiveLetters(Time now);
   void Drop(const std::string& peer, const absl::Status& why, int rank);
-  void Hear(Frames frames, int proven_rank, Time now);
+  void OnFrames(Frames frames, int proven_rank, Time now);
   absl::Status OnMessage(CollectiveMessage message, Time now);
   absl::Status OnCall(CollectiveMessage message, Time now);
   absl::Status OnChunk(CollectiveMessage message);
@@ -144,6 +182,7 @@ class Mesh {
   StallCheck stalls_;
   Time next_tick_ = Time::InfinitePast();
   Time last_busy_ = Time::InfinitePast();
+  Time last_posted_ = Time::InfinitePast();  // a call of this rank
   bool unacknowledged_ = false;  // something may have come since the last time
   absl::Status broken_;          // why nothing works any more
 

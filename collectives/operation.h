@@ -31,7 +31,7 @@ namespace psring {
 // that all ranks say the same.
 inline constexpr absl::Duration kVerdictDelay = absl::Milliseconds(300);
 
-// The collectives' thread's own; reads no clock. Errors that functions return
+// For whoever runs the mesh; reads no clock. Errors that functions return
 // are the sender's, who is not to be heard any more; what ends the operation is
 // its failure().
 class Operation {

@@ -25,10 +25,11 @@ struct CollectivesOptions {
   // waits for. Infinite: somebody else does.
   absl::Duration long_wait = absl::InfiniteDuration();
   // The ranks that have left the job for good, asked now and then on the
-  // collectives' thread: what still needs their call fails. May be empty.
+  // collectives' thread, or on one that calls or waits: what still needs
+  // their call fails. May be empty.
   std::function<std::vector<int>()> ranks_left = nullptr;
   // For ranks that wait in a collective for one that waits in a step. On the
-  // collectives' thread; both or none. The steps that this rank has been
+  // same threads; both or none. The steps that this rank has been
   // waiting in for so long:
   std::function<std::vector<ModelStep>(absl::Duration)> steps_awaited = nullptr;
   // Whether the step still needs gradients of this rank:

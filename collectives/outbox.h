@@ -23,7 +23,7 @@ inline constexpr int64_t kPeerWindow = 16 << 20;
 // Bytes to one rank with calls that it may not have called yet.
 inline constexpr int64_t kEagerWindow = 4 << 20;
 
-// The collectives' thread's own.
+// For whoever runs the mesh.
 class Outbox {
  public:
   virtual ~Outbox() = default;

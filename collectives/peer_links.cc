@@ -122,6 +122,7 @@ void PeerLinks::MaybeChangeOver(int rank) {
   last.set_kind(CollectiveHeader::MAILBOX);
   Send(rank, std::move(last));
   peer.writer.emplace(*std::move(writer));
+  Count(peer);
 }
 
 absl::Status PeerLinks::OnMailbox(int rank) {
@@ -134,6 +135,7 @@ absl::Status PeerLinks::OnMailbox(int rank) {
   peer.reader.emplace(peer.boxes->Open(job_.rank));
   std::random_device random;
   peer.reader_name = absl::StrCat("mailbox ", rank, " ", random(), random());
+  Count(peer);
   return absl::OkStatus();
 }
 
@@ -145,6 +147,7 @@ std::optional<PeerLinks::Letter> PeerLinks::NextLetter() {
     auto mail = peer.reader->Next();
     if (peer.reader->TakeWriterWaits()) peer.boxes->Notify();
     if (!mail.ok()) {
+      if (peer.writer.has_value()) --num_by_mailbox_;
       peer.reader.reset();
       return Letter{last_reader_, mail.status()};
     }
@@ -164,10 +167,11 @@ bool PeerLinks::HasLetters() const {
   });
 }
 
-bool PeerLinks::PrepareToSleep() {
+bool PeerLinks::PrepareToSleep(int num_news) {
   if (own_boxes_ == nullptr) return true;
   // First: whoever makes room, or writes, after the looks below rings.
-  const bool asleep = !HasLetters() && own_boxes_->Sleep();
+  const bool asleep =
+      !HasLetters() && own_boxes_->Sleep(keeps_any() ? 1 : num_news);
   Flush();
   return asleep && !HasLetters();
 }
@@ -176,10 +180,20 @@ void PeerLinks::Wake() {
   if (own_boxes_ != nullptr) own_boxes_->Wake();
 }
 
+void PeerLinks::StayAwake() {
+  if (own_boxes_ != nullptr) own_boxes_->StayAwake();
+}
+
 void PeerLinks::Flush() {
   for (Peer& peer : by_rank_) {
     if (peer.writer && peer.writer->Flush()) peer.boxes->Notify();
   }
+}
+
+bool PeerLinks::keeps_any() const {
+  return absl::c_any_of(by_rank_, [](const Peer& peer) {
+    return peer.writer.has_value() && peer.writer->keeps_any();
+  });
 }
 
 bool PeerLinks::KeepsAny(absl::Span<const int> left) const {

@@ -23,7 +23,7 @@
 
 namespace psring {
 
-// The collectives' thread's own.
+// One thread's at a time.
 class PeerLinks : public Outbox {
  public:
   // `inbox`, where others are heard, is waited on with the rest.
@@ -64,10 +64,20 @@ class PeerLinks : public Outbox {
   // such memory here.
   absl::Status TakeShared(CollectiveMessage& message);
 
+  // Whether all ranks are on this host, and say and hear everything by
+  // mailboxes from now on.
+  bool all_by_mailbox() const { return num_by_mailbox_ + 1 == job_.size(); }
+  bool HasLetters() const;
+  // Messages that wait for room in a mailbox.
+  bool keeps_any() const;
   // Before a wait: whether there is nothing to do with mailboxes. If so, until
-  // Wake, news of them make doorbell_fd() (-1: none) readable.
-  bool PrepareToSleep();
+  // Wake or StayAwake, so many news of them make doorbell_fd() (-1: none)
+  // readable: for who awaits as many letters. (One, where room is awaited.)
+  bool PrepareToSleep(int num_news = 1);
   void Wake();
+  // The same for who takes over from a thread that waits: what is readable
+  // stays so.
+  void StayAwake();
   int doorbell_fd() const { return own_boxes_ ? own_boxes_->fd() : -1; }
 
   // The inbox and all sockets so far, to wait on. What comes over the latter is
@@ -108,7 +118,10 @@ class PeerLinks : public Outbox {
   absl::Status MakeMemory();
   void Offer(int rank);
   void MaybeChangeOver(int rank);
-  bool HasLetters() const;
+  // Counts a rank with which both ways are open.
+  void Count(const Peer& peer) {
+    if (peer.writer.has_value() && peer.reader.has_value()) ++num_by_mailbox_;
+  }
   // For ranks that have not `left` and still read.
   bool KeepsAny(absl::Span<const int> left) const;
   void Flush();
@@ -120,6 +133,7 @@ class PeerLinks : public Outbox {
   std::unique_ptr<SharedChunks> own_;
   std::unique_ptr<Mailboxes> own_boxes_;
   int last_reader_ = 0;  // whose letter was taken last
+  int num_by_mailbox_ = 0;
   std::vector<Peer> by_rank_;
   std::vector<Socket*> sockets_;
   absl::Status status_;

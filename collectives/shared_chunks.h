@@ -22,7 +22,7 @@ namespace psring {
 
 inline constexpr int kNumChunkSlots = 32;
 
-// What this rank sends. One thread's own.
+// What this rank sends. One thread's at a time.
 class SharedChunks {
  public:
   // Slots take memory at their first use. Errors: as ShmArena's.
@@ -44,7 +44,7 @@ class SharedChunks {
   bool no_memory_ = false;  // for more
 };
 
-// What another rank sends. One thread's own; the frames outlive it.
+// What another rank sends. One thread's at a time; the frames outlive it.
 class PeerChunks {
  public:
   // UNAVAILABLE as ShmArena's, and where it has another size.

@@ -26,8 +26,15 @@ Tickets::Tickets() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 Tickets::~Tickets() { close(fd_); }
 
 void Tickets::Wake() {
+  MutexLock lock(&mutex_);
+  WakeLocked();
+}
+
+void Tickets::WakeLocked() {
+  has_work_ = true;
+  if (std::exchange(readable_, true)) return;
   const uint64_t one = 1;
-  // Fails only when it is readable already.
+  // Cannot fail: what was written before has been read.
   [[maybe_unused]] ssize_t written = write(fd_, &one, sizeof(one));
 }
 
@@ -35,7 +42,7 @@ void Tickets::Connect(CollectiveJob job) {
   MutexLock lock(&mutex_);
   main_ = job.main_thread;
   work_.job = std::move(job);
-  Wake();
+  WakeLocked();
 }
 
 absl::StatusOr<int64_t> Tickets::Post(std::optional<Call> call) {
@@ -48,12 +55,14 @@ absl::StatusOr<int64_t> Tickets::Post(std::optional<Call> call) {
   const int64_t handle = ++last_handle_;
   tickets_[handle];
   work_.posted.push_back({handle, std::move(call)});
-  Wake();
+  has_work_ = true;
   return handle;
 }
 
-absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout) {
+absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout,
+                                   absl::FunctionRef<void(Time)> help) {
   const Time now = Now();
+  const Time end = now + std::min(timeout, absl::Hours(24));
   MutexLock lock(&mutex_);
   auto found = tickets_.find(handle);
   if (found == tickets_.end()) return Unknown(handle);
@@ -65,12 +74,15 @@ absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout) {
     }
     ticket.main_waits |= std::this_thread::get_id() == main_;
     ++ticket.waiters;
+    mutex_.UnlockQuietly();
+    help(end);
+    mutex_.Lock();
     // Another thread may release it meanwhile.
     const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       found = tickets_.find(handle);
       return found == tickets_.end() || found->second.done;
     };
-    mutex_.AwaitUntil(settled, now + std::min(timeout, absl::Hours(24)));
+    mutex_.AwaitUntil(settled, end);
     if (found == tickets_.end()) return Unknown(handle);
     --found->second.waiters;
     found->second.last_waited = Now();
@@ -96,7 +108,7 @@ absl::Status Tickets::Release(int64_t handle) {
   if (found == tickets_.end()) return Unknown(handle);
   if (!found->second.done) {
     work_.given_up.push_back(handle);
-    Wake();
+    WakeLocked();
     mutex_.Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       const auto now = tickets_.find(handle);
       return now == tickets_.end() || now->second.done;
@@ -148,15 +160,26 @@ absl::Status Tickets::Copy(int64_t handle, void* out, int64_t bytes) {
 void Tickets::Stop() {
   MutexLock lock(&mutex_);
   work_.stop = true;
-  Wake();
+  WakeLocked();
+}
+
+bool Tickets::IsSettled(int64_t handle) {
+  mutex_.Lock();
+  const auto found = tickets_.find(handle);
+  const bool settled = found == tickets_.end() || found->second.done;
+  mutex_.UnlockQuietly();
+  return settled;
 }
 
 Tickets::Work Tickets::Take() {
+  if (!has_work_) return {};
   MutexLock lock(&mutex_);
-  uint64_t count = 0;
-  [[maybe_unused]] ssize_t got = read(fd_, &count, sizeof(count));
+  if (std::exchange(readable_, false)) {
+    uint64_t count = 0;
+    [[maybe_unused]] ssize_t got = read(fd_, &count, sizeof(count));
+  }
   Work work = std::exchange(work_, {});
-  work_.stop = work.stop;
+  work_.stop = has_work_ = work.stop;
   return work;
 }
 

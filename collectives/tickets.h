@@ -1,8 +1,9 @@
-// Where callers and the collectives' thread meet: what is called, what has come
+// Where callers and whoever runs the mesh meet: what is called, what has come
 // of it, and who waits for it.
 #ifndef PSRING_COLLECTIVES_TICKETS_H_
 #define PSRING_COLLECTIVES_TICKETS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -43,7 +45,7 @@ struct CollectiveJob {
   }
 };
 
-// Any thread calls what is not said to be the collectives' thread's.
+// Any thread calls what is not said to be for whoever runs the mesh.
 class Tickets {
  public:
   Tickets();
@@ -55,19 +57,23 @@ class Tickets {
   void Connect(CollectiveJob job);
 
   // A handle above 0; never blocks. No call: this rank has no more data.
-  // RESOURCE_EXHAUSTED with kMaxPending calls that are not done.
+  // RESOURCE_EXHAUSTED with kMaxPending calls that are not done. Wakes nobody:
+  // see MeshRunner::OnPosted.
   absl::StatusOr<int64_t> Post(std::optional<Call> call);
 
   // Blocks for at most `timeout`; whether it is done, or how it has failed.
   // With a timeout of 0 the caller counts as one that does not wait for it.
-  // INVALID_ARGUMENT for a handle that is not there.
-  absl::StatusOr<bool> Wait(int64_t handle, absl::Duration timeout);
+  // INVALID_ARGUMENT for a handle that is not there. First, where the handle is
+  // not done, calls `help` with the end of the timeout, under no lock: it may
+  // bring about what is waited for.
+  absl::StatusOr<bool> Wait(int64_t handle, absl::Duration timeout,
+                            absl::FunctionRef<void(Time)> help);
 
   // See Collectives::SetOrder.
   absl::Status SetOrder(int64_t handle, absl::string_view order);
 
   // Forgets the handle. One that is not done is given up: blocks until the
-  // collectives' thread has let go of its memory, which takes moments.
+  // mesh has let go of its memory, which takes moments.
   absl::Status Release(int64_t handle);
 
   // What it has brought. FAILED_PRECONDITION before it is done.
@@ -77,10 +83,17 @@ class Tickets {
   // The collectives' thread is to end.
   void Stop();
 
-  // All below: the collectives' thread's.
+  // Makes fd() readable until the next Take.
+  void Wake();
 
-  // Readable when Take has something new.
+  // All below: for whoever runs the mesh.
+
   int fd() const { return fd_; }
+  // Whether Take has something new, or is to make fd() unreadable; after Stop,
+  // always.
+  bool HasWork() const { return has_work_; }
+  // Whether nobody waits for it any more, or it is done.
+  bool IsSettled(int64_t handle);
 
   struct Posted {
     int64_t handle = 0;
@@ -118,13 +131,15 @@ class Tickets {
     Time last_waited = Time::InfinitePast();
   };
 
-  void Wake();
+  void WakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Ticket*> Done(int64_t handle)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int fd_;
+  std::atomic<bool> has_work_ = false;  // changes under mutex_
 
   Mutex mutex_;
+  bool readable_ ABSL_GUARDED_BY(mutex_) = false;  // fd_
   std::thread::id main_ ABSL_GUARDED_BY(mutex_);
   Work work_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, Ticket> tickets_ ABSL_GUARDED_BY(mutex_);

@@ -12,7 +12,7 @@
 
 namespace psring {
 
-// The side that is woken. One thread's own.
+// The side that is woken. One thread's at a time, but any may wait on fd().
 class Doorbell {
  public:
   static absl::StatusOr<std::unique_ptr<Doorbell>> Create();

@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(
 Session::~Session() {
   ended_.Cancel(absl::CancelledError("the session ends"));
   if (watcher_.joinable()) watcher_.join();
-  collectives_.reset();  // its thread asks this session
+  collectives_.reset();  // it asks this session
   servers_.End();
   MutexLock lock(&mutex_);
   for (auto& [number, model] : models_) model->Disconnect();

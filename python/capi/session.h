@@ -105,7 +105,7 @@ class Session {
   absl::Status Begin();
   absl::Status ConnectCollectives();
   void WriteEnd();
-  // For the collectives' thread.
+  // For Collectives (CollectivesOptions).
   std::vector<ModelStep> StepsAwaited(absl::Duration at_least);
   bool Owes(const ModelStep& step);
   // What the model has sent and received, too.

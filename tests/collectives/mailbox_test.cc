@@ -96,12 +96,12 @@ TEST_F(MailboxTest, KeepsWhatThereIsNoRoomFor) {
 TEST_F(MailboxTest, RingsForWhoSleeps) {
   peer_->Notify();
   EXPECT_FALSE(IsReadable(own_->fd()));
-  EXPECT_TRUE(own_->Sleep());
+  EXPECT_TRUE(own_->Sleep(1));
   peer_->Notify();
   EXPECT_TRUE(IsReadable(own_->fd()));
   own_->Wake();
   EXPECT_FALSE(IsReadable(own_->fd()));
-  EXPECT_TRUE(own_->Sleep());
+  EXPECT_TRUE(own_->Sleep(1));
   own_->Wake();
   peer_->Notify();
   EXPECT_FALSE(IsReadable(own_->fd()));
@@ -124,7 +124,7 @@ TEST_F(MailboxTest, LosesNothingBetweenThreads) {
       writer_->Write(absl::StrCat(i), std::string(size_of(i), 'a' + i % 26));
       (*to_reader)->Notify();
       while (writer_->keeps_any()) {
-        const bool asleep = own_->Sleep();
+        const bool asleep = own_->Sleep(1);
         if (writer_->Flush()) {
           (*to_reader)->Notify();
         } else if (asleep) {
@@ -145,7 +145,7 @@ TEST_F(MailboxTest, LosesNothingBetweenThreads) {
       ++i;
       continue;
     }
-    if ((*back)->Sleep() && !reader_->HasInput()) {
+    if ((*back)->Sleep(1) && !reader_->HasInput()) {
       ASSERT_NO_FATAL_FAILURE(await(**back));
     }
     (*back)->Wake();

@@ -1,5 +1,6 @@
 """Tensors as the library sees them: contiguous host memory, a dtype, a count."""
 
+import functools
 import inspect
 import os
 import sys
@@ -29,8 +30,38 @@ NO_DATA = 'on the device "meta", where tensors have no data: give the model to_e
 _warned: Set[str] = set()
 
 
-# A decorator: torch.compile calls the function as it is. It loads Dynamo with the first call, not before; torch 2.1 and newer.
-untraced: Callable[..., Any] = getattr(torch, "_disable_dynamo", lambda function: function)
+def _dynamo() -> Tuple[Any, Any]:
+    """What tells whether torch's Dynamo traces what this thread calls, and what makes it leave a code object alone.
+    None: this torch has no such."""
+    frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    tracer, skip = getattr(frames, "get_eval_frame_callback", None), getattr(frames, "skip_code", None)
+    if all(hasattr(frames, name) for name in ("set_code_exec_strategy", "_FrameExecStrategy", "_FrameAction")):
+        alone = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+
+        def skip(code: Any) -> None:  # in newer ones
+            frames.set_code_exec_strategy(code, alone)
+
+    return tracer, skip
+
+
+_tracer, _skip_code = _dynamo()
+
+
+def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compile calls the function as it is."""
+    disable = getattr(torch, "_disable_dynamo", None)  # torch 2.1 and newer; loads Dynamo with the first call, not before
+    if disable is None:
+        return function
+    apart = disable(function)
+    if _tracer is None or _skip_code is None:
+        return apart
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # To switch Dynamo off and on takes as long as a small collective between processes.
+        return (function if _tracer() is None else apart)(*args, **kwargs)
+
+    _skip_code(call.__code__)
+    return functools.wraps(function)(call)
 
 
 def untraced_methods(kind: Any) -> Any:

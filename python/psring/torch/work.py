@@ -15,6 +15,26 @@ _Work = dist.Work if hasattr(dist, "Work") else dist._Work
 _this_thread = threading.local()
 
 
+class _Modes:
+    """No gradients, and inference mode or not. As torch's two contexts, but where nothing changes in a third of the time."""
+
+    __slots__ = ("_grad", "_inference")
+
+    def __init__(self, inference: bool):
+        self._inference = None if inference == torch.is_inference_mode_enabled() else torch.inference_mode(inference)
+
+    def __enter__(self) -> None:
+        if self._inference is not None:
+            self._inference.__enter__()
+        self._grad = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+
+    def __exit__(self, *error: Any) -> None:
+        torch._C._set_grad_enabled(self._grad)
+        if self._inference is not None:
+            self._inference.__exit__(*error)
+
+
 class Completion:
     """What is left to do for a work: any thread does it, once."""
 
@@ -35,7 +55,7 @@ class Completion:
             if self.done:
                 return
             try:
-                with torch.inference_mode(self._inference), torch.no_grad():
+                with _Modes(self._inference):
                     for handle in self.handles:
                         handle.wait()
                     self._result = self._finish()

@@ -1,0 +1,71 @@
+// Who runs the mesh (collectives/mesh.h): a thread of its own, or a caller.
+//
+// A call that passes from its caller to another thread and back takes twice as
+// long as it takes for the caller to be woken. So on a host whose ranks have
+// nothing to say to other hosts, a caller starts what it calls, and takes the
+// mesh's turns while it waits. The thread does so when no caller does.
+#ifndef PSRING_COLLECTIVES_MESH_RUNNER_H_
+#define PSRING_COLLECTIVES_MESH_RUNNER_H_
+
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "collectives/mesh.h"
+#include "collectives/tickets.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "common/net/wake_count.h"
+
+namespace psring {
+
+class MeshRunner {
+ public:
+  // Both outlive it.
+  MeshRunner(Mesh& mesh, Tickets& tickets) : mesh_(mesh), tickets_(tickets) {}
+
+  // The thread: returns when the tickets say stop, at the mesh's end.
+  void Run();
+
+  // All below: any thread. After a post. Takes a turn, in which what was posted
+  // begins, or where that would take long (`large`), or somebody else has the
+  // turn, sees to it that somebody does. Never waits for others.
+  void OnPosted(bool large);
+
+  // Takes turns until the handle is done, or until `deadline`. Returns before:
+  // where somebody else has the turn, the thread asks for it, or sockets have
+  // to be heard.
+  void RunFor(int64_t handle, Time deadline);
+
+ private:
+  // The thread waits for its turn, which others may have one after the other.
+  void TakeOver();
+  // A caller does not.
+  bool TryTakeOver();
+  // The thread waits as the mesh has said, at most until `until`.
+  void LetOthersRun(Time until);
+  // A caller is done. `stopped`: the tickets say stop.
+  void HandBack(bool stopped);
+  bool ThreadAsks();
+  // It does not leave the turns to callers.
+  void CallThread() ABSL_UNLOCK_FUNCTION(mutex_);
+
+  Mesh& mesh_;  // whose turns those of who has set taken_ are
+  Tickets& tickets_;
+  AwakeWait awake_;  // of callers; as mesh_
+
+  Mutex mutex_;
+  bool taken_ ABSL_GUARDED_BY(mutex_) = false;
+  Time last_caller_ ABSL_GUARDED_BY(mutex_) = Time::InfinitePast();
+  // The thread waits in Wait, and not for its turn.
+  bool thread_sleeps_ ABSL_GUARDED_BY(mutex_) = false;
+  // When it looks again by itself.
+  Time thread_looks_ ABSL_GUARDED_BY(mutex_) = Time::InfinitePast();
+  // It is not to wait for callers that may come.
+  bool thread_is_needed_ ABSL_GUARDED_BY(mutex_) = false;
+  // No caller is to come before it.
+  bool thread_asks_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COLLECTIVES_MESH_RUNNER_H_
