@@ -1,9 +1,14 @@
 // Who runs the mesh (collectives/mesh.h): a thread of its own, or a caller.
 //
-// A call that passes from its caller to another thread and back takes twice as
-// long as it takes for the caller to be woken. So on a host whose ranks have
-// nothing to say to other hosts, a caller starts what it calls, and takes the
-// mesh's turns while it waits. The thread does so when no caller does.
+// To hand a call over to another thread and back costs two wake-ups, which take
+// longer than a small call itself. So where all ranks are on this host, a
+// caller begins what it calls, and takes the mesh's turns while it waits. The
+// thread takes them where no caller does.
+//
+// Whoever has the turn has it alone. The thread gives it up while it waits for
+// sockets and for the mailboxes' news; a caller keeps it while it waits. While
+// callers call again and again, the thread leaves the turns to them and waits
+// for no news, so that these wake one thread and not two.
 #ifndef PSRING_COLLECTIVES_MESH_RUNNER_H_
 #define PSRING_COLLECTIVES_MESH_RUNNER_H_
 
@@ -49,12 +54,15 @@ class MeshRunner {
   // It does not leave the turns to callers.
   void CallThread() ABSL_UNLOCK_FUNCTION(mutex_);
 
-  Mesh& mesh_;  // whose turns those of who has set taken_ are
-  Tickets& tickets_;
-  AwakeWait awake_;  // of callers; as mesh_
+  // Of whoever has set taken_:
+  Mesh& mesh_;
+  AwakeWait awake_;  // how long callers wait awake
 
+  Tickets& tickets_;
   Mutex mutex_;
+  // Somebody has the turn.
   bool taken_ ABSL_GUARDED_BY(mutex_) = false;
+  // When a caller last gave it up.
   Time last_caller_ ABSL_GUARDED_BY(mutex_) = Time::InfinitePast();
   // The thread waits in Wait, and not for its turn.
   bool thread_sleeps_ ABSL_GUARDED_BY(mutex_) = false;

@@ -381,6 +381,7 @@ TEST(ScriptGpu, TheCallersStreamWaitsForAStepByNccl) {
 TEST(ScriptGpu, AScriptIsEndedBeforeItUsesWhatNcclHasNotSummed) {
   FakeNccl nccl;
   std::atomic<int> calls = 0;
+  std::barrier both(2);
   ResultsOf(proto::RING, 2, [&](LocalWorker& worker) -> absl::Status {
     GpuScript script(worker.rank, &nccl, worker.rank);
     script.door().before_abort = [&](const absl::Status& why) {
@@ -393,6 +394,8 @@ TEST(ScriptGpu, AScriptIsEndedBeforeItUsesWhatNcclHasNotSummed) {
     if (status.ok()) status = script.Start();
     if (status.ok()) status = script.Step(0, false);
     if (!status.ok()) return status;
+    EXPECT_TRUE(Await(script.device(), script.Mark(), Soon(), {}).ok());
+    both.arrive_and_wait();  // rank 1 does not wait for rank 0 any more
     if (worker.rank == 0) {
       script.Backward(1);
       EXPECT_TRUE(SubmitAll(script.model()).ok());
